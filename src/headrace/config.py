@@ -1,0 +1,150 @@
+"""Settings: the only place where defaults and the environment are read.
+
+A setting is a field of :class:`Settings` with a default, a parser that refuses what is not allowed, and a line of
+documentation. It is given, weakest first, by the default, the environment (``HEADRACE_<NAME>``), ``SET name = value`` in the
+SQL file, and the command line or ``Engine.start``. ``docs/settings.md`` is generated from this module (``make docs``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any
+
+from headrace.errors import SettingError
+from headrace.model import format_duration
+
+DURATION_UNITS_US = {
+    "us": 1, "usec": 1, "microsecond": 1,
+    "ms": 1_000, "msec": 1_000, "millisecond": 1_000, "milli": 1_000,
+    "s": 1_000_000, "sec": 1_000_000, "second": 1_000_000,
+    "m": 60_000_000, "min": 60_000_000, "minute": 60_000_000,
+    "h": 3_600_000_000, "hr": 3_600_000_000, "hour": 3_600_000_000,
+    "d": 86_400_000_000, "day": 86_400_000_000,
+}  # fmt: skip
+"""Units of time in microseconds; a plural ``s`` and any case are accepted."""
+
+
+def unit_us(word: str) -> int | None:
+    """Microseconds in a unit of time, in any case, singular or plural; None if it is not one.
+
+    >>> unit_us("Mins"), unit_us("fortnight")
+    (60000000, None)
+    """
+    lower = word.lower()
+    return DURATION_UNITS_US.get(lower) or DURATION_UNITS_US.get(lower.removesuffix("s"))
+
+
+def parse_duration(text: str) -> int:
+    """Microseconds in a text like ``'2 seconds'`` or ``'500ms'``.
+
+    >>> parse_duration("1.5 sec")
+    1500000
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]+)\s*", text)
+    unit = unit_us(match.group(2)) if match else None
+    if match is None or unit is None:
+        raise SettingError(f"{text!r} is not a duration: write a number and a unit, such as '2 seconds' or '500 ms'")
+    return round(float(match.group(1)) * unit)
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"-?\d+", text.strip()) or not least <= int(text) <= most:
+            raise SettingError(f"{text!r} is not allowed: write a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+_BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if match is None or match.group(2).lower() not in _BYTES:
+        raise SettingError(f"{text!r} is not a size: write a number and a unit, such as '512 MiB'")
+    return int(float(match.group(1)) * _BYTES[match.group(2).lower()])
+
+
+def _path(text: str) -> str:
+    if not text.strip():
+        raise SettingError("a path cannot be empty")
+    return text
+
+
+def _setting(default: Any, parse: Callable[[str], Any], text: str, show: Callable[[Any], str] = str) -> Any:
+    return field(default=default, metadata={"parse": parse, "text": text, "show": show})
+
+
+def _size(value: int) -> str:
+    return f"{value / 2**20:g} MiB"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run can be told; every field is documented where it is declared."""
+
+    shards: int = _setting(2, _whole(1, 4096), "how many shards the keys are split over; fixed for a checkpoint")
+    trigger_us: int = _setting(
+        0,
+        parse_duration,
+        "the time from one micro-batch's start to the next; 0 seconds: as soon as there is input",
+        format_duration,
+    )
+    checkpoint: str | None = _setting(
+        None, _path, "where offsets and state are kept; by default `_checkpoint` in the output directory", str
+    )
+    cache_bytes: int = _setting(
+        2**30, _bytes, "memory-mapped segment files kept on each machine; beyond it the least recently used go", _size
+    )
+    cache_dir: str | None = _setting(None, _path, "where those files are; by default a directory under the system's", str)
+    max_files_per_batch: int = _setting(
+        1000, _whole(1, 10**6), "files of one stream in a micro-batch, unless the stream sets its own"
+    )
+    merge_fanout: int = _setting(4, _whole(2, 64), "segments of one size that are merged into one of the next")
+    console_rows: int = _setting(10, _whole(1, 1000), "rows of a micro-batch that the console sink prints")
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """Every setting, as SET and the environment call it."""
+        return tuple(_public(one.name) for one in fields(Settings))
+
+    def with_text(self, name: str, text: str) -> Settings:
+        """These settings with one given as text; refused with the allowed values if it is wrong."""
+        wanted = name.lower()
+        for one in fields(Settings):
+            if _public(one.name) == wanted:
+                try:
+                    return replace(self, **{one.name: one.metadata["parse"](text)})
+                except SettingError as error:
+                    raise SettingError(f"setting {wanted}: {error}") from None
+        raise SettingError(f"there is no setting {name}: the settings are {', '.join(Settings.names())}")
+
+
+def _public(field_name: str) -> str:
+    """``trigger_us`` is called ``trigger`` outside: there a duration carries its unit."""
+    return field_name.removesuffix("_us").removesuffix("_bytes") if field_name != "cache_bytes" else "cache_memory"
+
+
+def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
+    """The defaults, changed by ``HEADRACE_<NAME>`` variables."""
+    settings = Settings()
+    variables = os.environ if environment is None else environment
+    for name in Settings.names():
+        text = variables.get(f"HEADRACE_{name.upper()}")
+        if text is not None:
+            settings = settings.with_text(name, text)
+    return settings
+
+
+def describe() -> str:
+    """The settings as a Markdown table: the text of ``docs/settings.md``."""
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for one in fields(Settings):
+        assert one.default is not MISSING
+        default = "" if one.default is None else one.metadata["show"](one.default)
+        rows.append(f"| `{_public(one.name)}` | {default} | {one.metadata['text']} |")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,1 @@
+"""Immutable plans: expressions, bound queries, sharing groups, and their text. Standard library only."""
