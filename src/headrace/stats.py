@@ -1,0 +1,54 @@
+"""What a run tells about itself: plain numbers, gathered by the host once a micro-batch.
+
+Owned by the host that fills them and read by the live table, the demo and the benchmark; no layer computes with them.
+Times are seconds or milliseconds as the name says; counts are totals since this run started unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStats:
+    """A query's results; latency is from its newest tuple's arrival to the release of the micro-batch."""
+
+    query: str
+    results: int = 0
+    results_per_s: float = 0.0
+    latency_p50_ms: float | None = None
+    latency_p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStats:
+    """A stream's tuples; ``late`` and ``malformed`` ones are in the dead letters."""
+
+    stream: str
+    tuples: int = 0
+    tuples_per_s: float = 0.0
+    late: int = 0
+    malformed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStats:
+    """What a shard holds now: tuples in windows, tuples waiting for progress, and the bytes of both."""
+
+    shard: int
+    held_tuples: int = 0
+    waiting_tuples: int = 0
+    held_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunStats:
+    """A snapshot of a run. ``stage_ms``: time of the last micro-batch by stage (read, pack, restore, step, ...)."""
+
+    batches: int = 0
+    elapsed_s: float = 0.0
+    queries: tuple[QueryStats, ...] = ()
+    streams: tuple[StreamStats, ...] = ()
+    shards: tuple[ShardStats, ...] = ()
+    batch_ms: float = 0.0
+    stage_ms: tuple[tuple[str, float], ...] = ()
