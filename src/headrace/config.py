@@ -1,8 +1,8 @@
 """Settings: the only place where defaults and the environment are read.
 
 A setting is a field of :class:`Settings` with a default, a parser that refuses what is not allowed, and a line of
-documentation. It is given, weakest first, by the default, the environment (``HEADRACE_<NAME>``), ``SET name = value`` in the
-SQL file, and the command line or ``Engine.start``. ``docs/settings.md`` is generated from this module (``make docs``).
+documentation. It is given, weakest first, by the default, the environment (``HEADRACE_<NAME>``), ``SET name = value``
+in the SQL file, and the command line or ``Engine.start``. ``docs/settings.md`` is generated from here (``make docs``).
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class Settings:
     cache_bytes: int = _setting(
         2**30, _bytes, "memory-mapped segment files kept on each machine; beyond it the least recently used go", _size
     )
-    cache_dir: str | None = _setting(None, _path, "where those files are; by default a directory under the system's", str)
+    cache_dir: str | None = _setting(
+        None, _path, "where those files are; by default a directory under the system's", str
+    )
     max_files_per_batch: int = _setting(
         1000, _whole(1, 10**6), "files of one stream in a micro-batch, unless the stream sets its own"
     )

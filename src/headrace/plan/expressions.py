@@ -1,10 +1,10 @@
 """Typed expressions: what a query computes from one tuple of each of its streams.
 
 Three nodes suffice: a column, a literal, and a call. AND, LIKE, CASE and CAST are calls like any other; the table in
-``functions.py`` says what each takes and gives. An expression prints as SQL that DuckDB reads too, which is what EXPLAIN
-shows, what the oracle runs, and what sharing compares.
+``functions.py`` says what each takes and gives. An expression prints as SQL that DuckDB reads too, which is what
+EXPLAIN shows and what the oracle runs.
 
-Invariants: every node has its final type; implicit conversions are explicit CAST calls, put there by ``functions.call``.
+Invariants: every node has its final type; implicit conversions are explicit CASTs, put there by ``functions.call``.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def call(name: str, *args: Expression) -> Call:
     types = tuple(arg.type for arg in args)
     try:
         wanted, result = function.resolve(types)
-    except _Mismatch:
+    except _MismatchError:
         shown = ", ".join(str(one) for one in types)
         raise PlanError(f"{name.upper()} takes {function.takes}, not {shown}") from None
     return Call(name, tuple(convert(arg, to) for arg, to in zip(args, wanted, strict=True)), result)
@@ -104,7 +104,7 @@ def widest(types: Types) -> DataType:
     return result
 
 
-class _Mismatch(Exception):
+class _MismatchError(Exception):
     """Argument types that a function does not take; ``call`` turns it into a PlanError."""
 
 
@@ -122,7 +122,7 @@ def _wider(left: DataType, right: DataType) -> DataType:
         return decimal(digits, scale) if digits <= DECIMAL_DIGITS else DOUBLE
     if {left.kind, right.kind} == {TypeKind.DATE, TypeKind.TIMESTAMP}:
         return TIMESTAMP
-    raise _Mismatch
+    raise _MismatchError
 
 
 def _as_decimal(one: DataType) -> DataType:
@@ -145,7 +145,7 @@ def _all(kind: DataType, result: DataType) -> Callable[[Types], Resolved]:
 
     def resolve(types: Types) -> Resolved:
         if any(one not in (kind, NULL) for one in types):
-            raise _Mismatch
+            raise _MismatchError
         return (kind,) * len(types), result
 
     return resolve
@@ -159,7 +159,7 @@ def _compared(types: Types) -> Resolved:
 def _ordered(types: Types) -> Resolved:
     common = widest(types)
     if common.kind is TypeKind.INTERVAL:
-        raise _Mismatch
+        raise _MismatchError
     return (common,) * len(types), common
 
 
@@ -170,7 +170,9 @@ def _sum(types: Types) -> Resolved:
         return types, TIMESTAMP
     if kinds == {TypeKind.INTERVAL}:
         return types, INTERVAL
-    return _arithmetic(types, lambda a, b: (max(a.precision - a.scale, b.precision - b.scale) + 1, max(a.scale, b.scale)))
+    return _arithmetic(
+        types, lambda a, b: (max(a.precision - a.scale, b.precision - b.scale) + 1, max(a.scale, b.scale))
+    )
 
 
 def _difference(types: Types) -> Resolved:
@@ -178,7 +180,7 @@ def _difference(types: Types) -> Resolved:
     if left == TIMESTAMP and right == TIMESTAMP:
         return types, INTERVAL
     if left == INTERVAL and right == TIMESTAMP:
-        raise _Mismatch
+        raise _MismatchError
     return _sum(types)
 
 
@@ -193,7 +195,7 @@ def _arithmetic(
 ) -> Resolved:
     """Integers give BIGINT, DOUBLE wins, DECIMAL grows; too many digits become DOUBLE."""
     if not all(one.is_numeric or one == NULL for one in types):
-        raise _Mismatch
+        raise _MismatchError
     common = widest(types)
     if common == NULL or common.is_integer:
         return (BIGINT, BIGINT), BIGINT
@@ -210,13 +212,13 @@ def _remainder(types: Types) -> Resolved:
     if common.is_integer or common == NULL:
         return (BIGINT, BIGINT), BIGINT
     if not common.is_numeric:
-        raise _Mismatch
+        raise _MismatchError
     return (DOUBLE, DOUBLE), DOUBLE
 
 
 def _numbers_as_double(types: Types) -> Resolved:
     if not all(one.is_numeric or one == NULL for one in types):
-        raise _Mismatch
+        raise _MismatchError
     return (DOUBLE,) * len(types), DOUBLE
 
 
@@ -224,7 +226,7 @@ def _same_number(types: Types) -> Resolved:
     """One number in, the same type out; INT becomes BIGINT."""
     (one,) = types
     if not one.is_numeric and one != NULL:
-        raise _Mismatch
+        raise _MismatchError
     kept = BIGINT if one.is_integer or one == NULL else one
     return (kept,), kept
 
@@ -240,7 +242,7 @@ def _round(types: Types) -> Resolved:
         return _to_whole(types)
     number, places = types
     if not (number.is_numeric or number == NULL) or not places.is_integer:
-        raise _Mismatch
+        raise _MismatchError
     return (DOUBLE, BIGINT), DOUBLE
 
 
@@ -252,25 +254,25 @@ def _case(types: Types) -> Resolved:
     """condition, value, condition, value, ..., else."""
     common = widest((*types[1:-1:2], types[-1]))
     if len(types) % 2 == 0 or any(one not in (BOOLEAN, NULL) for one in types[0:-1:2]):
-        raise _Mismatch
+        raise _MismatchError
     return tuple(BOOLEAN if i % 2 == 0 and i < len(types) - 1 else common for i in range(len(types))), common
 
 
 def _substring(types: Types) -> Resolved:
     if types[0] not in (STRING, NULL) or not all(one.is_integer for one in types[1:]):
-        raise _Mismatch
+        raise _MismatchError
     return (STRING, *(BIGINT for _ in types[1:])), STRING
 
 
 def _date_part(types: Types) -> Resolved:
     if types not in ((TIMESTAMP,), (DATE,), (NULL,)):
-        raise _Mismatch
+        raise _MismatchError
     return (TIMESTAMP,), BIGINT
 
 
 def _date_trunc(types: Types) -> Resolved:
     if types[0] != STRING or types[1] not in (TIMESTAMP, DATE):
-        raise _Mismatch
+        raise _MismatchError
     return (STRING, TIMESTAMP), TIMESTAMP
 
 

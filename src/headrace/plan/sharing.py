@@ -1,0 +1,294 @@
+"""Sharing: many bound queries become a few groups, each with one join, one state and one pass over the input.
+
+Queries whose streams and equality predicates agree, whatever their aliases, filters, select lists and windows, make one
+:class:`Group` (paper 000, section 2.2: the same signature). Its windows split the results into bands
+
+    0 ....... w1 ........... w2 ........................ w3      age of the older tuple of a result
+    |  band 1  |    band 2    |          band 3           |      a query with window w2 reads bands 1 and 2
+
+Filters that every member has run below the join (``Input.pushed``); the others after it, once for all members that
+have the same filters and select list (``OutputClass``). Planning is quadratic in a group's members at worst.
+
+Invariants: in a group's expressions, source 0 and 1 are the group's own sides, not a query's FROM order; the sides are
+in an order that does not depend on how any query wrote them; every query is in exactly one class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.errors import PlanError
+from headrace.model import BOOLEAN, Catalog, Column, Options, QueryId, Schema, StreamId, TypeKind
+from headrace.plan.expressions import Call, ColumnRef, Expression, columns_of, render, rewrite, sources_of
+from headrace.plan.queries import Output, Query
+
+
+class Delivery(Enum):
+    """What leaves the shard for a class of queries."""
+
+    ROWS = "rows"
+    COUNT = "count"
+    """Only how many: the sink ``count``."""
+
+
+class KeyForm(Enum):
+    """How a join key becomes the 64-bit number that segments are sorted by."""
+
+    EXACT = "exact"
+    """The value itself: equal numbers are equal keys."""
+    HASHED = "hashed"
+    """A hash: matches are compared once more by value (``Group.verified``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stream as a group reads it: its key, what is filtered out before it is kept, and the columns carried."""
+
+    stream: StreamId
+    time: str
+    keys: tuple[Expression, ...]
+    pushed: tuple[Expression, ...]
+    schema: Schema
+
+    @property
+    def collection(self) -> str:
+        """What a kept tuple of this input looks like: tuples kept under another plan are told apart by it."""
+        return f"{', '.join(str(column) for column in self.schema)} where {conditions_text(self.pushed)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A query of a class, and how far back it looks."""
+
+    query: QueryId
+    window_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputClass:
+    """Queries that differ in nothing but their window: filtered and projected once, band by band."""
+
+    filters: tuple[Expression, ...]
+    outputs: tuple[Output, ...]
+    delivery: Delivery
+    members: tuple[Member, ...]
+
+    @property
+    def windows_us(self) -> tuple[int, ...]:
+        return tuple(sorted({member.window_us for member in self.members}))
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(tuple(Column(output.name, output.expression.type) for output in self.outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One shared join (two sides) or scan (one side). ``sides[i]`` is the input that side i reads: a self-join on one
+    key reads the same input twice."""
+
+    signature: str
+    inputs: tuple[Input, ...]
+    sides: tuple[int, ...]
+    key_form: KeyForm
+    verified: tuple[Expression, ...]
+    classes: tuple[OutputClass, ...]
+
+    @property
+    def windows_us(self) -> tuple[int, ...]:
+        return tuple(sorted({window for one in self.classes for window in one.windows_us}))
+
+    @property
+    def is_join(self) -> bool:
+        return len(self.sides) == 2
+
+    def input_of(self, side: int) -> Input:
+        return self.inputs[self.sides[side]]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPlan:
+    """Every registered query, in groups; ``sinks`` says where each query's rows go."""
+
+    catalog: Catalog
+    groups: tuple[Group, ...]
+    sinks: tuple[tuple[QueryId, Options], ...]
+
+    @property
+    def queries(self) -> tuple[QueryId, ...]:
+        return tuple(query for query, _ in self.sinks)
+
+
+def share(catalog: Catalog, queries: Sequence[Query]) -> SharedPlan:
+    """The plan that runs all these queries."""
+    names = [query.name for query in queries]
+    if len(set(names)) != len(names):
+        raise PlanError("two queries have the same name")
+    by_signature: dict[str, list[_Canonical]] = {}
+    for query in queries:
+        canonical = _canonical(catalog, query)
+        by_signature.setdefault(canonical.signature, []).append(canonical)
+    groups = tuple(_group(catalog, members) for members in by_signature.values())
+    return SharedPlan(catalog, groups, tuple((query.name, query.into) for query in queries))
+
+
+@dataclass(frozen=True, slots=True)
+class _Canonical:
+    """A query with its sides in the group's order."""
+
+    query: Query
+    signature: str
+    streams: tuple[StreamId, ...]
+    keys: tuple[tuple[Expression, ...], ...]
+    conditions: tuple[Expression, ...]
+    outputs: tuple[Output, ...]
+
+
+def _canonical(catalog: Catalog, query: Query) -> _Canonical:
+    if len(query.sources) == 1:
+        return _arranged(query, (0,), ())
+    if len(query.sources) > 2:
+        raise PlanError(f"query {query.name} joins {len(query.sources)} streams: two are supported")
+    equalities = [pair for condition in query.conditions if (pair := _equality(condition)) is not None]
+    if not equalities:
+        raise PlanError(f"query {query.name} has no equality between its streams: add one, such as a.id = b.id")
+    positions = [catalog.position(source.stream) for source in query.sources]
+    orders = [(0, 1), (1, 0)] if positions[0] == positions[1] else [(0, 1) if positions[0] < positions[1] else (1, 0)]
+    return min((_arranged(query, order, equalities) for order in orders), key=lambda one: one.signature)
+
+
+def _equality(condition: Expression) -> tuple[Expression, Expression] | None:
+    """The two sides of an equality between the streams, FROM's first stream first."""
+    if not (isinstance(condition, Call) and condition.function == "="):
+        return None
+    left, right = condition.args
+    sources = (tuple(sources_of(left)), tuple(sources_of(right)))
+    if sources == ((0,), (1,)):
+        return left, right
+    return (right, left) if sources == ((1,), (0,)) else None
+
+
+def _arranged(query: Query, order: tuple[int, ...], equalities: Iterable[tuple[Expression, Expression]]) -> _Canonical:
+    """The query with FROM entry ``order[i]`` as side i, and its key pairs in an order of their own."""
+    side_of = {source: side for side, source in enumerate(order)}
+
+    def move(expression: Expression) -> Expression:
+        return rewrite(expression, lambda ref: ColumnRef(side_of[ref.source], ref.name, ref.type))
+
+    pairs = {tuple(_alone(pair[source]) for source in order) for pair in equalities}
+    ordered = sorted(pairs, key=lambda pair: [expression_text(part) for part in pair])
+    keys = tuple(tuple(pair[side] for pair in ordered) for side in range(len(order)))
+    streams = tuple(query.sources[source].stream for source in order)
+    return _Canonical(
+        query,
+        " = ".join(_side_text(stream, key) for stream, key in zip(streams, keys, strict=True)),
+        streams,
+        keys,
+        tuple(dict.fromkeys(move(one) for one in query.conditions)),
+        tuple(Output(output.name, move(output.expression)) for output in query.outputs),
+    )
+
+
+def _alone(expression: Expression) -> Expression:
+    """An expression over one stream, as that stream sees it: source 0."""
+    return rewrite(expression, lambda ref: ColumnRef(0, ref.name, ref.type))
+
+
+def _on_side(expression: Expression, side: int) -> Expression:
+    return rewrite(expression, lambda ref: ColumnRef(side, ref.name, ref.type))
+
+
+def _side_text(stream: StreamId, key: tuple[Expression, ...]) -> str:
+    return f"{stream}({', '.join(expression_text(part) for part in key)})" if key else str(stream)
+
+
+def _group(catalog: Catalog, members: list[_Canonical]) -> Group:
+    first = members[0]
+    is_self = len(first.streams) == 2 and first.streams[0] == first.streams[1] and first.keys[0] == first.keys[1]
+    sides = (0, 0) if is_self else tuple(range(len(first.streams)))
+    joined = _key_conditions(first)
+    key_form = _key_form(first.keys[0]) if joined else KeyForm.EXACT
+    verified = joined if key_form is KeyForm.HASHED else ()
+    pushed = [_common(members, side) for side in range(len(sides))]
+    if is_self:
+        pushed = [tuple(one for one in pushed[0] if one in pushed[1])] * 2
+    classes = _classes(members, joined, pushed)
+    inputs = tuple(
+        _input(catalog, first, side, sides, pushed[side], verified, classes)
+        for side in sorted({sides.index(i) for i in sides})
+    )
+    return Group(first.signature, inputs, sides, key_form, verified, classes)
+
+
+def _key_conditions(canonical: _Canonical) -> tuple[Expression, ...]:
+    """The key equalities as conditions over the two sides."""
+    if len(canonical.keys) < 2:
+        return ()
+    pairs = zip(*canonical.keys, strict=True)
+    return tuple(Call("=", (_on_side(left, 0), _on_side(right, 1)), BOOLEAN) for left, right in pairs)
+
+
+def _key_form(key: tuple[Expression, ...]) -> KeyForm:
+    exact = (TypeKind.BOOLEAN, TypeKind.INT, TypeKind.BIGINT, TypeKind.TIMESTAMP, TypeKind.DATE, TypeKind.DOUBLE)
+    return KeyForm.EXACT if len(key) == 1 and key[0].type.kind in exact else KeyForm.HASHED
+
+
+def _common(members: list[_Canonical], side: int) -> tuple[Expression, ...]:
+    """The one-sided conditions on this side that every member has, in the first member's order."""
+    kept = [_alone(one) for one in members[0].conditions if sources_of(one) == {side}]
+    others = [{_alone(one) for one in member.conditions if sources_of(one) == {side}} for member in members[1:]]
+    return tuple(one for one in kept if all(one in other for other in others))
+
+
+def _classes(
+    members: list[_Canonical], joined: tuple[Expression, ...], pushed: Sequence[tuple[Expression, ...]]
+) -> tuple[OutputClass, ...]:
+    below = {_on_side(one, side) for side, conditions in enumerate(pushed) for one in conditions} | set(joined)
+    below |= {_flipped(one) for one in joined}
+    found: dict[tuple[tuple[Expression, ...], tuple[Output, ...], Delivery], list[Member]] = {}
+    for member in members:
+        filters = tuple(one for one in member.conditions if one not in below)
+        key = (filters, member.outputs, delivery_of(member.query.into))
+        found.setdefault(key, []).append(Member(member.query.name, member.query.window_us or 0))
+    return tuple(
+        OutputClass(filters, outputs, delivery, tuple(queries))
+        for (filters, outputs, delivery), queries in found.items()
+    )
+
+
+def _flipped(equality: Expression) -> Expression:
+    assert isinstance(equality, Call)
+    return Call("=", equality.args[::-1], equality.type)
+
+
+def delivery_of(into: Options) -> Delivery:
+    return Delivery.COUNT if dict(into).get("connector") == "count" else Delivery.ROWS
+
+
+def _input(
+    catalog: Catalog,
+    first: _Canonical,
+    side: int,
+    sides: tuple[int, ...],
+    pushed: tuple[Expression, ...],
+    verified: tuple[Expression, ...],
+    classes: tuple[OutputClass, ...],
+) -> Input:
+    """The input behind ``side``: it carries what any class reads from any side that shares it."""
+    stream = catalog.get(first.streams[side])
+    reading = {other for other, index in enumerate(sides) if index == sides[side]}
+    read = [*verified, *(one for cls in classes for one in (*cls.filters, *(out.expression for out in cls.outputs)))]
+    needed = {ref.name for one in read for ref in columns_of(one) if ref.source in reading} | {stream.time}
+    schema = Schema(tuple(column for column in stream.schema if column.name in needed))
+    return Input(stream.name, stream.time, first.keys[side] if first.keys else (), pushed, schema)
+
+
+def expression_text(expression: Expression, names: Sequence[str] = ()) -> str:
+    """An expression as EXPLAIN shows it; with names for the sides when there are two."""
+    return render(expression, lambda ref: f"{names[ref.source]}.{ref.name}" if names else ref.name)
+
+
+def conditions_text(conditions: Iterable[Expression], names: Sequence[str] = ()) -> str:
+    return " AND ".join(expression_text(one, names) for one in conditions) or "nothing filtered"
