@@ -1,0 +1,41 @@
+# make demo and make test do all the set-up themselves, on a fresh Debian machine too: see scripts/setup.
+VENV ?= .venv
+BENCH_ARGS ?=
+export VENV
+
+BIN := $(VENV)/bin
+# The Java that scripts/setup chose; read when a recipe runs, because setup may just have written it.
+JAVA = JAVA_HOME="$$(cat $(VENV)/java-home)"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check test-spark bench docs clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Python, Java and packages: what is missing is installed (demo, test, ... do it themselves)
+	@scripts/setup
+
+demo: setup ## a short run with a live table; results in out/demo
+	@$(JAVA) $(BIN)/headrace demo --out out/demo
+
+test: check test-spark ## everything: check, then the tests that run Spark
+
+check: setup ## format, lint, types, fast tests, doctests, generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(JAVA) $(BIN)/pytest -q -m "not spark"
+
+test-spark: setup ## only the tests that run Spark
+	$(JAVA) $(BIN)/pytest -q -m spark
+
+bench: setup ## Headrace against Spark's own joins; results in out/bench (BENCH_ARGS=--quick for a small one)
+	@$(JAVA) $(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
+
+docs: setup ## writes docs/settings.md from headrace.config
+	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md
+
+clean: ## removes outputs and caches, keeps the virtual environment
+	rm -rf out build dist spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
