@@ -1,7 +1,9 @@
 # make demo and make test do all the set-up themselves, on a fresh Debian machine too: see scripts/setup.
 VENV ?= .venv
 BENCH_ARGS ?=
-export VENV
+# Spark on one machine: a host name that does not resolve must not keep it from starting.
+SPARK_LOCAL_IP ?= 127.0.0.1
+export VENV SPARK_LOCAL_IP
 
 BIN := $(VENV)/bin
 # The Java that scripts/setup chose; read when a recipe runs, because setup may just have written it.
