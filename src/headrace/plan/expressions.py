@@ -128,7 +128,7 @@ def render_literal(literal: Literal) -> str:
         return "'" + str(value).replace("'", "''") + "'"
     if kind is TypeKind.TIMESTAMP:
         assert isinstance(value, dt.datetime)
-        return f"TIMESTAMP '{value.astimezone(dt.UTC).strftime('%Y-%m-%d %H:%M:%S.%f')}'"
+        return f"TIMESTAMP '{value.astimezone(dt.UTC).replace(tzinfo=None).isoformat(' ', 'microseconds')}'"
     if kind is TypeKind.DATE:
         return f"DATE '{value}'"
     if kind is TypeKind.INTERVAL:
