@@ -1,0 +1,210 @@
+"""The live table of a run: queries, streams and shards, redrawn after each micro-batch.
+
+Owns how statistics look on a terminal; :func:`render` is a pure function of a snapshot. Where the output is not a
+terminal (a pipe, a log), a plain line is printed every few seconds instead. There is no clock here: time is the
+snapshot's ``elapsed_s``.
+
+Invariants: readable at 80 columns, numbers are never cut, and long names end in an ellipsis; a table shows at most
+``rows`` rows and says how many it leaves out. Cost: a few milliseconds a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats
+
+ROWS = 20
+"""Rows of a table; more do not fit on a screen with three of them."""
+WIDTH = 80
+
+_T = TypeVar("_T")
+
+
+def render(stats: RunStats, rows: int = ROWS) -> RenderableType:
+    """The snapshot as a header and three tables."""
+    tables = (_queries(stats.queries, rows), _streams(stats.streams, rows), _shards(stats.shards, rows))
+    return Constrain(Group(_header(stats), *tables), WIDTH)
+
+
+def line(stats: RunStats) -> str:
+    """The snapshot as one plain line.
+
+    >>> line(RunStats(batches=3, elapsed_s=2.5, batch_ms=412.0))
+    '2.5 s: 3 micro-batches, last 412 ms; 0 tuples in (0.0/s), 0 results out (0.0/s), 0 held'
+    """
+    tuples, tuples_per_s = sum(s.tuples for s in stats.streams), sum(s.tuples_per_s for s in stats.streams)
+    results, results_per_s = sum(q.results for q in stats.queries), sum(q.results_per_s for q in stats.queries)
+    held = sum(shard.held_tuples + shard.waiting_tuples for shard in stats.shards)
+    left_out = _left_out(stats.streams)
+    return (
+        f"{_seconds(stats.elapsed_s)}: {stats.batches:,} micro-batches, last {_milliseconds(stats.batch_ms)}; "
+        f"{tuples:,} tuples in ({_rate(tuples_per_s)}/s){left_out}, "
+        f"{results:,} results out ({_rate(results_per_s)}/s), {held:,} held"
+    )
+
+
+def _left_out(streams: Iterable[StreamStats]) -> str:
+    late = sum(stream.late for stream in streams)
+    malformed = sum(stream.malformed for stream in streams)
+    return "".join(f", {count:,} {name}" for count, name in ((late, "late"), (malformed, "malformed")) if count)
+
+
+# The tables.
+
+
+def _header(stats: RunStats) -> Text:
+    text = Text.assemble(
+        ("headrace", "bold"),
+        f"   {stats.batches:,} micro-batches   {_seconds(stats.elapsed_s)}   last {_milliseconds(stats.batch_ms)}",
+    )
+    if stats.stage_ms:
+        stages = ", ".join(f"{name} {_milliseconds(ms)}" for name, ms in stats.stage_ms)
+        text.append(f"\n{stages}", style="dim")
+    return text
+
+
+def _queries(queries: Sequence[QueryStats], rows: int) -> Table:
+    table = _table("query", "results", "results/s", "p50", "p99")
+    for query in _shown(queries, rows):
+        table.add_row(
+            query.query,
+            f"{query.results:,}",
+            _rate(query.results_per_s),
+            _milliseconds(query.latency_p50_ms),
+            _milliseconds(query.latency_p99_ms),
+        )
+    return _with_rest(table, len(queries), rows)
+
+
+def _streams(streams: Sequence[StreamStats], rows: int) -> Table:
+    table = _table("stream", "tuples", "tuples/s", "late", "malformed")
+    for stream in _shown(streams, rows):
+        table.add_row(
+            stream.stream,
+            f"{stream.tuples:,}",
+            _rate(stream.tuples_per_s),
+            _alarming(stream.late),
+            _alarming(stream.malformed),
+        )
+    return _with_rest(table, len(streams), rows)
+
+
+def _shards(shards: Sequence[ShardStats], rows: int) -> Table:
+    table = _table("shard", "held tuples", "waiting", "bytes")
+    for shard in _shown(shards, rows):
+        table.add_row(*_shard_cells(shard))
+    return _with_rest(table, len(shards), rows)
+
+
+def _shard_cells(shard: ShardStats) -> tuple[str, ...]:
+    return str(shard.shard), f"{shard.held_tuples:,}", f"{shard.waiting_tuples:,}", _bytes(shard.held_bytes)
+
+
+def _table(name: str, *numbers: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, header_style="bold")
+    table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1)
+    for number in numbers:
+        table.add_column(number, justify="right", no_wrap=True, min_width=9)
+    return table
+
+
+def _shown(things: Sequence[_T], rows: int) -> Sequence[_T]:
+    return things if len(things) <= rows else things[: rows - 1]
+
+
+def _with_rest(table: Table, count: int, rows: int) -> Table:
+    if count > rows:
+        table.add_row(Text(f"and {count - rows + 1:,} more", style="dim"))
+    return table
+
+
+# Numbers.
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.1f}" if per_s < 100 else f"{per_s:,.0f}"
+
+
+def _milliseconds(ms: float | None) -> str:
+    """A latency in milliseconds, or in seconds from ten on.
+
+    >>> _milliseconds(None), _milliseconds(3.14), _milliseconds(431.7), _milliseconds(12_345.6)
+    ('-', '3.1 ms', '432 ms', '12.3 s')
+    """
+    if ms is None:
+        return "-"
+    if ms >= 10_000:
+        return f"{ms / 1000:,.1f} s"
+    return f"{ms:.1f} ms" if ms < 10 else f"{ms:,.0f} ms"
+
+
+def _seconds(seconds: float) -> str:
+    """
+    >>> _seconds(4.25), _seconds(75.2), _seconds(7_384)
+    ('4.2 s', '1 min 15 s', '2 h 03 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _bytes(count: int) -> str:
+    """
+    >>> _bytes(900), _bytes(2_500_000), _bytes(3 * 2**40)
+    ('900 B', '2.4 MiB', '3,072.0 GiB')
+    """
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count} B"
+
+
+def _alarming(count: int) -> Text:
+    return Text(f"{count:,}", style="bold red" if count else "")
+
+
+class LiveView:
+    """Shows each snapshot it is given: a table that stays in place, or plain lines where there is no terminal."""
+
+    def __init__(self, console: Console | None = None, every_s: float = 5.0, rows: int = ROWS) -> None:
+        self._console = Console() if console is None else console
+        self._every_s = every_s
+        self._rows = rows
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._last: RunStats | None = None
+        self._printed: RunStats | None = None
+
+    def __enter__(self) -> LiveView:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def update(self, stats: RunStats) -> None:
+        self._last = stats
+        if self._live is not None:
+            self._live.update(render(stats, self._rows), refresh=True)
+        elif self._printed is None or stats.elapsed_s - self._printed.elapsed_s >= self._every_s:
+            self._print(stats)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        elif self._last is not None and self._last is not self._printed:
+            self._print(self._last)
+
+    def _print(self, stats: RunStats) -> None:
+        self._printed = stats
+        self._console.print(line(stats), soft_wrap=True, highlight=False, markup=False)
