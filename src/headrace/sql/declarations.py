@@ -1,0 +1,177 @@
+"""Declared streams, and the options of WITH and INTO.
+
+Owns the check of connectors and their options against ``plan.connectors``, with the place of the culprit, and the two
+options that are the stream's own: ``time`` and ``max_delay``.
+"""
+
+from __future__ import annotations
+
+from headrace.errors import PlanError, SettingError
+from headrace.model import TIMESTAMP, Column, Options, Schema, Stream, StreamId
+from headrace.plan.connectors import SINKS, SOURCES, Connector, Reach
+from headrace.sql.literals import checked_duration_us
+from headrace.sql.reader import OptionPair, Word
+from headrace.sql.statements import CreateStream, SelectText
+from headrace.sql.text import Span, SqlText, suggest
+
+_STREAM_OPTIONS = ("time", "max_delay")
+
+
+def bind_stream(source: SqlText, statement: CreateStream) -> Stream:
+    """The stream that CREATE STREAM declares."""
+    schema = _schema(source, statement)
+    own, kept = _split(source, statement.options)
+    options = _checked(source, kept, SOURCES, "WITH", statement.name.span, _STREAM_OPTIONS)
+    _check_key(source, kept, schema)
+    time = _time(source, statement, schema, own.get("time"))
+    try:
+        return Stream(StreamId(statement.name.text), schema, time, _max_delay_us(source, own.get("max_delay")), options)
+    except PlanError as error:
+        raise source.error(str(error), statement.name.span) from error
+
+
+def bind_into(source: SqlText, select: SelectText) -> Options:
+    """The options of INTO; empty if there is none."""
+    if select.into is None:
+        return ()
+    _split(source, select.into)
+    return _checked(source, select.into, SINKS, "INTO", select.into_span, ())
+
+
+def _schema(source: SqlText, statement: CreateStream) -> Schema:
+    seen: set[str] = set()
+    for column in statement.columns:
+        if column.name.text.lower() in seen:
+            raise source.error(
+                f"two columns are called {column.name.text}", column.name.span, "give one of them another name"
+            )
+        seen.add(column.name.text.lower())
+    return Schema(tuple(Column(column.name.text, column.type) for column in statement.columns))
+
+
+def _split(source: SqlText, pairs: tuple[OptionPair, ...]) -> tuple[dict[str, OptionPair], tuple[OptionPair, ...]]:
+    """The stream's own options, and the connector's; no name twice."""
+    own: dict[str, OptionPair] = {}
+    seen: set[str] = set()
+    for pair in pairs:
+        if pair.name.text in seen:
+            raise source.error(f"option {pair.name.text} is given twice", pair.name.span, "leave one of them out")
+        seen.add(pair.name.text)
+        if pair.name.text in _STREAM_OPTIONS:
+            own[pair.name.text] = pair
+    return own, tuple(pair for pair in pairs if pair.name.text not in own)
+
+
+def _checked(
+    source: SqlText,
+    pairs: tuple[OptionPair, ...],
+    connectors: dict[str, Connector],
+    clause: str,
+    span: Span,
+    also: tuple[str, ...],
+) -> Options:
+    """The pairs as sorted options, once the connector takes them all."""
+    connector = _connector(source, pairs, connectors, clause, span)
+    rest = [pair for pair in pairs if pair.name.text != "connector"]
+    for pair in rest:
+        _check_option(source, connector, pair, also)
+    options = tuple((pair.name.text, pair.value.text) for pair in rest)
+    missing = connector.missing(options)
+    if missing is not None:
+        raise source.error(
+            f"connector {connector.name} needs the option {missing.name}",
+            span,
+            f"add {missing.name} = '...': {missing.text}",
+        )
+    misplaced = connector.misplaced(options)
+    if misplaced is not None:
+        assert misplaced.only_with is not None
+        culprit = next(pair for pair in rest if pair.name.text == misplaced.name)
+        needed = " = ".join((misplaced.only_with[0], repr(misplaced.only_with[1])))
+        raise source.error(f"option {misplaced.name} goes with {needed} only", culprit.name.span, "leave it out")
+    return tuple(sorted((*options, ("connector", connector.name))))
+
+
+def _connector(
+    source: SqlText, pairs: tuple[OptionPair, ...], connectors: dict[str, Connector], clause: str, span: Span
+) -> Connector:
+    written = [name for name, one in connectors.items() if one.reach is Reach.SQL]
+    pair = next((pair for pair in pairs if pair.name.text == "connector"), None)
+    if pair is None:
+        raise source.error(
+            f"{clause} names no connector",
+            span,
+            f"add connector = '{written[0]}'; the connectors are {', '.join(written)}",
+        )
+    connector = connectors.get(pair.value.text.lower())
+    if connector is None:
+        hint = suggest(pair.value.text, written, "the connectors are")
+        raise source.error(f"there is no connector {pair.value.text} for {clause}", pair.value.span, hint)
+    if connector.reach is not Reach.SQL:
+        raise source.error(
+            f"connector {connector.name} is for the Python interface only",
+            pair.value.span,
+            f"it is {connector.text}; here write {' or '.join(written)}",
+        )
+    return connector
+
+
+def _check_option(source: SqlText, connector: Connector, pair: OptionPair, also: tuple[str, ...]) -> None:
+    option = connector.option(pair.name.text)
+    if option is None:
+        names = [*(one.name for one in connector.options), *also]
+        hint = suggest(pair.name.text, names, "its options are") or "it takes none"
+        raise source.error(f"connector {connector.name} has no option {pair.name.text}", pair.name.span, hint)
+    try:
+        option.parse(pair.value.text)
+    except SettingError as error:
+        message, _, hint = str(error).partition(": ")
+        raise source.error(f"option {pair.name.text}: {message}", pair.value.span, hint) from error
+
+
+def _check_key(source: SqlText, pairs: tuple[OptionPair, ...], schema: Schema) -> None:
+    """The generator's key must be one of the stream's columns."""
+    for pair in pairs:
+        if pair.name.text == "key" and schema.find(pair.value.text) is None:
+            raise source.error(
+                f"there is no column {pair.value.text}",
+                pair.value.span,
+                suggest(pair.value.text, schema.names, "the columns are"),
+            )
+
+
+def _time(source: SqlText, statement: CreateStream, schema: Schema, pair: OptionPair | None) -> str:
+    """The event-time column: the one that is named, or the only TIMESTAMP."""
+    candidates = [column.name for column in schema if column.type == TIMESTAMP]
+    if pair is None:
+        if len(candidates) == 1:
+            return candidates[0]
+        hint = (
+            f"add time = '{candidates[0]}', say"
+            if candidates
+            else "add a TIMESTAMP column, and name it with time = '...'"
+        )
+        raise source.error(
+            f"stream {statement.name.text} does not say which column is its time", statement.name.span, hint
+        )
+    return _named_time(source, schema, pair.value, candidates)
+
+
+def _named_time(source: SqlText, schema: Schema, value: Word, candidates: list[str]) -> str:
+    column = schema.find(value.text)
+    if column is None:
+        hint = suggest(value.text, schema.names, "the columns are")
+        raise source.error(f"there is no column {value.text} to be the time", value.span, hint)
+    if column.type != TIMESTAMP:
+        hint = f"did you mean {candidates[0]}?" if candidates else f"declare it as {column.name} TIMESTAMP"
+        raise source.error(f"the time column {column.name} is {column.type}, not TIMESTAMP", value.span, hint)
+    return column.name
+
+
+def _max_delay_us(source: SqlText, pair: OptionPair | None) -> int:
+    if pair is None:
+        return 0
+    try:
+        return checked_duration_us(pair.value.text)
+    except SettingError as error:
+        raise source.error(f"max_delay: {error}", pair.value.span, "write max_delay = '2 seconds'") from error

@@ -1,0 +1,214 @@
+"""A bound query from a SELECT: names resolved, outputs named and typed, conditions flattened.
+
+Owns what FROM, the SELECT list, ON and WHERE mean together, and the rules a query must keep: at most two streams, a
+window and an equality between them if there are two, different output names.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headrace.errors import PlanError
+from headrace.model import INTERVAL, NULL, STRING, Catalog, Options, QueryId
+from headrace.plan.expressions import Call, ColumnRef, Expression, conjuncts, sources_of
+from headrace.plan.functions import convert
+from headrace.plan.queries import Output, Query, Source
+from headrace.sql.grammar import Node, parse_select, span_of_node
+from headrace.sql.lowering import Lowering
+from headrace.sql.reader import Word
+from headrace.sql.scope import Scope, ScopeEntry
+from headrace.sql.statements import SelectText
+from headrace.sql.text import Span, SqlText, suggest
+
+_READ = frozenset(("expressions", "from_", "joins", "where"))
+_SHAPE = "a query reads SELECT columns FROM stream a, stream b WHERE conditions WINDOW 1 MINUTE"
+
+
+def bind_select(source: SqlText, select: SelectText, name: QueryId, catalog: Catalog, into: Options) -> Query:
+    """The query that a SELECT asks for."""
+    return _SelectBinder(source, select, catalog).query(name, into)
+
+
+class _SelectBinder:
+    def __init__(self, source: SqlText, select: SelectText, catalog: Catalog) -> None:
+        self.source = source
+        self.select = select
+        self.catalog = catalog
+        self.tree = parse_select(source, select.tokens)
+        self._check_shape()
+        self.scope = self._scope()
+        self.lowering = Lowering(source, self.scope, select.span)
+
+    def span(self, node: Node) -> Span:
+        return span_of_node(node) or self.select.span
+
+    def query(self, name: QueryId, into: Options) -> Query:
+        outputs = self._outputs()
+        conditions = self._conditions()
+        if len(self.scope.entries) > 1:
+            self._check_join(conditions)
+        sources = tuple(Source(entry.stream.name, entry.alias) for entry in self.scope.entries)
+        try:
+            return Query(name, sources, conditions, outputs, self.select.window_us, into)
+        except PlanError as error:
+            raise self.source.error(str(error), self.select.span) from error
+
+    def _check_shape(self) -> None:
+        """Only SELECT, FROM, JOIN and WHERE may have been parsed."""
+        tree = self.tree
+        if not isinstance(tree, exp.Select):
+            raise self.source.error("this is not a SELECT", self.select.span, _SHAPE)
+        if not tree.expressions:
+            raise self.source.error("this SELECT has no columns", self.select.span, "write SELECT * or the columns")
+        if not tree.args.get("from_"):
+            raise self.source.error("this query reads no stream", self.select.span, "add FROM and a stream")
+        for clause, value in tree.args.items():
+            if value and clause not in _READ:
+                culprit = value[0] if isinstance(value, list) else value
+                span = span_of_node(culprit) if isinstance(culprit, exp.Expression) else None
+                shown = clause.strip("_").replace("_", " ").upper()
+                raise self.source.unsupported(f"{shown} is not supported", span or self.select.span, _SHAPE)
+
+    def _scope(self) -> Scope:
+        entries: list[ScopeEntry] = []
+        for table in self._tables():
+            entry = self._entry(table)
+            for other in entries:
+                if other.alias.lower() == entry.alias.lower():
+                    raise self._same_alias(entry)
+            entries.append(entry)
+        return Scope(self.source, tuple(entries))
+
+    def _tables(self) -> list[Node]:
+        tables = [self.tree.args["from_"].this]
+        for join in self.tree.args.get("joins") or ():
+            kind = " ".join(str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part))
+            if kind not in ("", "INNER", "CROSS") or join.args.get("using"):
+                raise self.source.unsupported(
+                    f"{kind or 'USING'} joins are not supported", self.span(join), "write JOIN stream b ON a.x = b.x"
+                )
+            tables.append(join.this)
+        if len(tables) > 2:
+            raise self.source.unsupported(
+                "joins of more than two streams are not supported",
+                self.span(tables[2]),
+                "write one query for each pair",
+            )
+        return tables
+
+    def _entry(self, table: Node) -> ScopeEntry:
+        span = self.span(table)
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+            raise self.source.unsupported(f"{self.source.slice(span)} is not supported in FROM", span, _SHAPE)
+        extra = [key for key, value in table.args.items() if value and key not in ("this", "alias")]
+        alias = table.args.get("alias")
+        if extra or (alias is not None and alias.args.get("columns")):
+            raise self.source.unsupported(
+                f"{self.source.slice(span)} is not supported in FROM", span, "write the stream's name and an alias"
+            )
+        name = table.this.name
+        stream = self.catalog.find(name)
+        if stream is None:
+            known = [str(one.name) for one in self.catalog.streams]
+            hint = suggest(name, known, "the streams are") or "declare it first: CREATE STREAM"
+            raise self.source.error(f"there is no stream {name}", self.span(table.this), hint)
+        return ScopeEntry(table.alias or stream.name, stream, span)
+
+    def _same_alias(self, entry: ScopeEntry) -> Exception:
+        name = entry.stream.name
+        return self.source.error(
+            f"two streams in FROM are called {entry.alias}", entry.span, f"give each an alias: FROM {name} a, {name} b"
+        )
+
+    def _outputs(self) -> tuple[Output, ...]:
+        taken: dict[str, Output] = {}
+        for position, node in enumerate(self.tree.expressions, start=1):
+            for output, span in self._item(node, position, taken):
+                if output.name.lower() in taken:
+                    raise self.source.error(
+                        f"two output columns are called {output.name}", span, f"write AS {output.name}_2, say, after it"
+                    )
+                taken[output.name.lower()] = output
+        return tuple(taken.values())
+
+    def _item(self, node: Node, position: int, taken: dict[str, Output]) -> list[tuple[Output, Span]]:
+        span = self.span(node)
+        if isinstance(node, exp.Star):
+            self._check_star(node, span)
+            entries = list(range(len(self.scope.entries)))
+            return self._starred(entries, span, taken)
+        if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+            self._check_star(node.this, span)
+            alias = node.args.get("table")
+            word = Word(alias.name, self.span(alias)) if alias else Word("*", span)
+            return self._starred([self.scope.position(word)], span, taken)
+        if isinstance(node, exp.Alias):
+            return [(self._output(node.alias, node.this), self.span(node.args["alias"]))]
+        expression = self._output("", node).expression
+        name = expression.name if isinstance(expression, ColumnRef) else f"column_{position}"
+        return [(Output(name, expression), span)]
+
+    def _check_star(self, star: Node, span: Span) -> None:
+        if any(value for value in star.args.values()):
+            raise self.source.unsupported(
+                f"{self.source.slice(span)} is not supported", span, "write *, or the columns one by one"
+            )
+
+    def _starred(self, entries: list[int], span: Span, taken: dict[str, Output]) -> list[tuple[Output, Span]]:
+        """All columns of some streams; one whose name is taken is called ``alias_column``."""
+        names = set(taken)
+        found: list[tuple[Output, Span]] = []
+        for index in entries:
+            alias = self.scope.entries[index].alias
+            for ref in self.scope.refs(index):
+                name = f"{alias}_{ref.name}" if ref.name.lower() in names else ref.name
+                names.add(name.lower())
+                found.append((Output(name, ref), span))
+        return found
+
+    def _output(self, name: str, node: Node) -> Output:
+        expression = self.lowering.lower(node)
+        if expression.type == INTERVAL:
+            raise self.source.error(
+                "an output column cannot be an INTERVAL",
+                self.span(node),
+                "compare it with one, as in a.ts - b.ts < INTERVAL '5' SECOND, or output both times",
+            )
+        if expression.type == NULL:
+            expression = convert(expression, STRING)
+        return Output(name, expression)
+
+    def _conditions(self) -> tuple[Expression, ...]:
+        found: list[Expression] = []
+        for join in self.tree.args.get("joins") or ():
+            if join.args.get("on"):
+                found.extend(conjuncts(self.lowering.condition(join.args["on"], "ON")))
+        where = self.tree.args.get("where")
+        if where is not None:
+            found.extend(conjuncts(self.lowering.condition(where.this, "WHERE")))
+        return tuple(found)
+
+    def _check_join(self, conditions: tuple[Expression, ...]) -> None:
+        left, right = self.scope.entries
+        if self.select.window_us is None:
+            raise self.source.error(
+                f"this query joins {left.stream.name} and {right.stream.name} without a window",
+                left.span.to(right.span),
+                "end it with WINDOW 1 MINUTE, say",
+            )
+        if any(_joins_equal(condition) for condition in conditions):
+            return
+        shared = next((one.name for one in left.stream.schema if right.stream.schema.find(one.name)), "key")
+        raise self.source.unsupported(
+            f"a join without an equality between {left.alias} and {right.alias} is not supported",
+            left.span.to(right.span),
+            f"add a condition such as {left.alias}.{shared} = {right.alias}.{shared}",
+        )
+
+
+def _joins_equal(condition: Expression) -> bool:
+    """Whether a condition is an equality whose sides each read one stream, and not the same."""
+    if not isinstance(condition, Call) or condition.function != "=":
+        return False
+    left, right = (sources_of(arg) for arg in condition.args)
+    return len(left) == 1 and len(right) == 1 and left != right
