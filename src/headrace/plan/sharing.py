@@ -68,8 +68,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class OutputClass:
-    """Queries that differ in nothing but their window: filtered and projected once, band by band."""
+    """Queries that differ in nothing but their window: filtered and projected once, band by band.
 
+    ``pushed`` are its conditions that the inputs apply already, by side; ``filters`` those left to do."""
+
+    pushed: tuple[tuple[Expression, ...], ...]
     filters: tuple[Expression, ...]
     outputs: tuple[Output, ...]
     delivery: Delivery
@@ -82,6 +85,10 @@ class OutputClass:
     @property
     def schema(self) -> Schema:
         return Schema(tuple(Column(output.name, output.expression.type) for output in self.outputs))
+
+    def conditions_on(self, side: int) -> tuple[Expression, ...]:
+        """All it asks of one side's tuples, as that side's stream sees them."""
+        return (*self.pushed[side], *(_alone(one) for one in self.filters if sources_of(one) == {side}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +260,7 @@ def _classes(
         key = (filters, member.outputs, delivery_of(member.query.into))
         found.setdefault(key, []).append(Member(member.query.name, member.query.window_us or 0))
     return tuple(
-        OutputClass(filters, outputs, delivery, tuple(queries))
+        OutputClass(tuple(pushed), filters, outputs, delivery, tuple(queries))
         for (filters, outputs, delivery), queries in found.items()
     )
 

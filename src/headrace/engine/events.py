@@ -1,0 +1,105 @@
+"""What a shard is told (events, past tense) and what it orders (effects, imperative). Plain data, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from headrace.model import QueryId, StreamId
+
+UNORDERED = -1
+"""The arrival order of rows whose source has none: all rows of a micro-batch arrive at once."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Arrival:
+    """Where a chunk of rows stands in its stream's arrival order: its source's order, then its first event time."""
+
+    order: int
+    first_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressMade:
+    """A heartbeat: a source task read a chunk of a stream, up to this event time. Every shard hears all of them."""
+
+    stream: StreamId
+    arrival: Arrival
+    newest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockArrived:
+    """This shard's rows of a chunk, for one input of one group, in arrival order."""
+
+    group: str
+    input: int
+    arrival: Arrival
+    arrived_us: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsEnded:
+    """No input is left for now: all that waits is released."""
+
+
+Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded
+
+
+@dataclass(frozen=True, slots=True)
+class EmitRows:
+    """Results in order, for these queries. ``arrived``: (arrival time, how many) of their newest tuples.
+
+    Batches for the same queries go on in order from one to the next, unless ``part`` changes."""
+
+    queries: tuple[QueryId, ...]
+    batch: pa.RecordBatch
+    arrived: tuple[tuple[int, int], ...]
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EmitCount:
+    """How many results these queries have; the rows themselves are not made."""
+
+    queries: tuple[QueryId, ...]
+    rows: int
+    arrived: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectRows:
+    """Late rows, for the dead letters."""
+
+    stream: StreamId
+    reason: str
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSegment:
+    """Store these bytes under this name; they never change."""
+
+    name: str
+    blob: pa.Buffer = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSegment:
+    """A merged segment worth having near: it can be rebuilt, so nothing is lost with it."""
+
+    name: str
+    batch: pa.RecordBatch = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropSegment:
+    """Nothing refers to this name any more."""
+
+    name: str
+
+
+Effect: TypeAlias = EmitRows | EmitCount | RejectRows | KeepSegment | CacheSegment | DropSegment

@@ -1,0 +1,52 @@
+"""Kernels of the window join: which stored rows match which probes, for whole columns at a time.
+
+     stored rows of one key, by time      . . . . x x x x x x . .
+                                                  lo          hi      lo: first with ts >= t - w
+                                                                      hi: first that is not before the probe
+
+Owns: ``key_ranges``, ``bisect_within``, ``expand_ranges``. No loop runs over tuples: a bisection's loop runs over the
+bits of the longest range. Cost: O(m log n) for m probes into n rows, then O(matches).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.engine.keys import Int64s
+
+
+def key_ranges(keys: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
+    """For each probe (ascending) the range of rows with its key.
+
+    >>> key_ranges(np.array([7, 7, 9]), np.array([7, 8, 9]))
+    (array([0, 2, 2]), array([2, 2, 3]))
+    """
+    return np.searchsorted(keys, probes, side="left"), np.searchsorted(keys, probes, side="right")
+
+
+def bisect_within(values: Int64s, low: Int64s, high: Int64s, bounds: Int64s) -> Int64s:
+    """For each range [low, high) of ascending values, the first position whose value is at least the bound.
+
+    >>> bisect_within(np.array([1, 4, 8, 2, 5]), np.array([0, 3]), np.array([3, 5]), np.array([4, 6]))
+    array([1, 5])
+    """
+    low, high = low.copy(), high.copy()
+    active = np.flatnonzero(low < high)
+    while active.size:
+        middle = (low[active] + high[active]) >> 1
+        right = values[middle] < bounds[active]
+        low[active[right]] = middle[right] + 1
+        high[active[~right]] = middle[~right]
+        active = active[low[active] < high[active]]
+    return low
+
+
+def expand_ranges(starts: Int64s, lengths: Int64s) -> Int64s:
+    """All positions of all ranges, one range after the other.
+
+    >>> expand_ranges(np.array([5, 9]), np.array([2, 3]))
+    array([ 5,  6,  9, 10, 11])
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if ends.size else 0
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(total)

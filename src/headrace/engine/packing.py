@@ -1,0 +1,232 @@
+"""What a source task does with its rows: rows of one (shard, input) become one envelope; every shard hears how far.
+
+    rows of a stream --+-- malformed, or late within their chunk --> dead letters
+                       +-- for each input: filtered, keyed, split by shard --> BlockArrived, one an input and shard
+                       +-- the newest event time --> ProgressMade, one a chunk and shard
+
+Owns: :class:`Packer` and the envelope, the only thing that crosses the shuffle. A chunk is a stretch of rows with one
+place in the stream's arrival order (a file). Invariant: a row reaches one shard of each input that takes it. Cost: a few
+vector passes over the rows; payloads are Arrow IPC, copied once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.engine.evaluate import evaluate, filter_mask
+from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, ProgressMade, StreamsEnded
+from headrace.engine.keys import Int64s, encode_keys, shard_of
+from headrace.engine.operators import layout_of
+from headrace.engine.segments import KEY, pack_batch, take_rows, times_of, unpack_batch
+from headrace.errors import InvariantError
+from headrace.model import Stream, StreamId
+from headrace.plan.expressions import ColumnRef
+from headrace.plan.sharing import Group, Input, SharedPlan
+
+ORDER = "__order"
+"""Column with each row's place in its source's arrival order; absent where the source has none."""
+CORRUPT = "__corrupt"
+"""Column with the text of a row that could not be read as its schema says; null for all others."""
+MALFORMED = "malformed"
+LATE_IN_CHUNK = "late"
+
+DEAD_LETTERS = pa.schema([("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())])
+
+
+class Kind(IntEnum):
+    """What an envelope holds."""
+
+    HEARTBEAT = 0
+    ROWS = 1
+    DEAD = 2
+    END = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One message to one shard. ``rows`` and ``malformed`` count a stream's rows, on the first shard's heartbeat only."""
+
+    shard: int
+    kind: Kind
+    stream: StreamId = StreamId("")
+    group: int = -1
+    input: int = -1
+    order: int = UNORDERED
+    first_us: int = 0
+    newest_us: int = 0
+    arrived_us: int = 0
+    rows: int = 0
+    malformed: int = 0
+    payload: bytes | pa.Buffer = b""
+
+    def event(self, plan: SharedPlan) -> Event:
+        """What a shard is told; dead letters are not an event."""
+        arrival = Arrival(self.order, self.first_us)
+        if self.kind is Kind.HEARTBEAT:
+            return ProgressMade(self.stream, arrival, self.newest_us)
+        if self.kind is Kind.ROWS:
+            signature = plan.groups[self.group].signature
+            return BlockArrived(signature, self.input, arrival, self.arrived_us, unpack_batch(self.payload))
+        if self.kind is Kind.END:
+            return StreamsEnded()
+        raise InvariantError(f"an envelope of kind {self.kind.name} is no event")
+
+
+class Packer:
+    """Packs the rows of one source task of one stream."""
+
+    def __init__(self, plan: SharedPlan, stream: Stream, shards: int) -> None:
+        self._plan = plan
+        self._stream = stream
+        self._shards = shards
+        self._dealt = 0
+
+    def pack(self, rows: pa.RecordBatch, arrived_us: int) -> Iterator[Envelope]:
+        """Envelopes for rows in arrival order."""
+        well, dead = self._well_formed(rows)
+        malformed = dead.num_rows
+        if malformed:
+            yield self._dead_envelope(dead, MALFORMED)
+        for chunk, order in _chunks(well):
+            yield from self._pack_chunk(chunk, order, arrived_us, malformed)
+            malformed = 0
+        if malformed:
+            yield Envelope(0, Kind.HEARTBEAT, self._stream.name, malformed=malformed, order=UNORDERED - 1)
+
+    def _well_formed(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Rows that can be read and have an event time; and the others."""
+        bad = pc.is_null(rows.column(self._stream.time))
+        if CORRUPT in rows.schema.names:
+            bad = pc.or_(bad, pc.is_valid(rows.column(CORRUPT)))
+        if not pc.any(bad).as_py():
+            return rows, rows.slice(0, 0)
+        return rows.filter(pc.invert(bad)), rows.filter(bad)
+
+    def _dead_envelope(self, rows: pa.RecordBatch, reason: str) -> Envelope:
+        return Envelope(
+            0, Kind.DEAD, self._stream.name, payload=pack_batch(dead_letters(self._stream.name, reason, rows))
+        )
+
+    def _pack_chunk(self, chunk: pa.RecordBatch, order: int, arrived_us: int, malformed: int) -> Iterator[Envelope]:
+        ts_us = times_of(chunk, self._stream.time)
+        newest_us, read = int(ts_us.max()), chunk.num_rows
+        arrival = Arrival(order) if order == UNORDERED else Arrival(order, int(ts_us.min()))
+        for shard in range(self._shards):
+            counted = (read, malformed) if shard == 0 else (0, 0)
+            yield Envelope(
+                shard,
+                Kind.HEARTBEAT,
+                self._stream.name,
+                -1,
+                -1,
+                arrival.order,
+                arrival.first_us,
+                newest_us,
+                0,
+                *counted,
+            )
+        late = self._late_in_chunk(ts_us) if order != UNORDERED else None
+        if late is not None and late.any():
+            yield self._dead_envelope(chunk.filter(pa.array(late)), LATE_IN_CHUNK)
+            chunk = chunk.filter(pa.array(~late))
+        for group_index, group in enumerate(self._plan.groups):
+            for input_index, reader in enumerate(group.inputs):
+                if reader.stream == self._stream.name:
+                    for shard, batch in self._split(group, reader, chunk):
+                        yield Envelope(
+                            shard, Kind.ROWS, self._stream.name, group_index, input_index, arrival.order,
+                            arrival.first_us, newest_us, arrived_us, batch.num_rows, 0, pack_batch(batch),
+                        )  # fmt: skip
+
+    def _late_in_chunk(self, ts_us: Int64s) -> np.ndarray:
+        """Rows further behind the newest before them, in their chunk, than the stream allows."""
+        newest_before = np.maximum.accumulate(ts_us)
+        return ts_us < newest_before - self._stream.max_delay_us
+
+    def _split(self, group: Group, reader: Input, chunk: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The input's rows and columns, by shard."""
+        chunk = _kept(reader, chunk)
+        if chunk.num_rows == 0:
+            return
+        carried = chunk.select(list(reader.schema.names))
+        if group.is_join:
+            keys = encode_keys(_key_columns(reader, chunk), group.key_form)
+            if layout_of(reader, group.key_form).key == KEY:
+                carried = carried.append_column(KEY, pa.array(keys))
+            shards = shard_of(keys, self._shards)
+        else:
+            shards = (self._dealt + np.arange(chunk.num_rows)) % self._shards
+            self._dealt += chunk.num_rows
+        yield from _by_shard(carried, shards, self._shards)
+
+
+def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Stretches of rows with one place in arrival order."""
+    if rows.num_rows == 0:
+        return
+    if ORDER not in rows.schema.names:
+        yield rows, UNORDERED
+        return
+    orders = rows.column(ORDER).to_numpy(zero_copy_only=False)
+    cuts = [0, *(np.flatnonzero(orders[1:] != orders[:-1]) + 1), len(orders)]
+    for begin, end in zip(cuts, cuts[1:], strict=False):
+        yield rows.slice(begin, end - begin), int(orders[begin])
+
+
+def _reader(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:
+    return lambda ref: batch.column(ref.name)
+
+
+def _kept(reader: Input, chunk: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that pass the pushed filters and have a whole key."""
+    mask = filter_mask(reader.pushed, _reader(chunk), chunk.num_rows)
+    if mask is not None:
+        chunk = chunk.filter(mask)
+    for column in _key_columns(reader, chunk):
+        if column.null_count:
+            return _kept_whole(reader, chunk)
+    return chunk
+
+
+def _kept_whole(reader: Input, chunk: pa.RecordBatch) -> pa.RecordBatch:
+    whole = np.ones(chunk.num_rows, dtype=bool)
+    for column in _key_columns(reader, chunk):
+        whole &= column.is_valid().to_numpy(zero_copy_only=False)
+    return chunk.filter(pa.array(whole))
+
+
+def _key_columns(reader: Input, chunk: pa.RecordBatch) -> list[pa.Array]:
+    columns = [evaluate(key, _reader(chunk), chunk.num_rows) for key in reader.keys]
+    return [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in columns]
+
+
+def _by_shard(batch: pa.RecordBatch, shards: Int64s, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    if count == 1:
+        yield 0, batch
+        return
+    order = np.argsort(shards.astype(np.uint16), kind="stable")
+    batch = take_rows(batch, order)
+    ends = np.cumsum(np.bincount(shards, minlength=count))
+    for shard, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        if end > begin:
+            yield shard, batch.slice(int(begin), int(end - begin))
+
+
+def dead_letters(stream: StreamId, reason: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rejected rows as text that people and programs can read."""
+    shown = [_readable(row) for row in rows.to_pylist()]
+    texts = [json.dumps(row, default=str, ensure_ascii=False) for row in shown]
+    columns = [[str(stream)] * len(texts), [reason] * len(texts), texts]
+    return pa.RecordBatch.from_arrays([pa.array(one, pa.string()) for one in columns], schema=DEAD_LETTERS)
+
+
+def _readable(row: dict[str, object]) -> object:
+    corrupt = row.pop(CORRUPT, None)
+    return corrupt if corrupt is not None else {name: value for name, value in row.items() if name not in (ORDER, KEY)}

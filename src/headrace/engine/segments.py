@@ -1,0 +1,119 @@
+"""Segments: tuples of one input sorted by (key, time), immutable, named by their content.
+
+      key   7  7  7  9  9 12 ...          a probe with key 9 and window w finds its partners as one
+      ts    1  4  8  2  5  3 ...          contiguous range: the 9s, and of those the ones since t - w
+                     \\____/
+
+Owns: building, merging and (de)serialising segments. Invariants: rows are sorted by key, then event time, then arrival;
+no row has a null time or key. Cost: building sorts the rows once; merging k segments of n rows in all is O(n log k);
+opening one from a memory-mapped buffer touches no row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.keys import Int64s
+from headrace.errors import InvariantError
+
+KEY = "__key"
+"""The column that holds the key's number, where no carried column is that number already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns of an input's batches are the event time and the key; a column KEY, where there is one, wins."""
+
+    time: str
+    key: str = KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Rows with their keys and times at hand; ``batch`` has all columns."""
+
+    batch: pa.RecordBatch
+    keys: Int64s
+    ts_us: Int64s
+
+    @property
+    def rows(self) -> int:
+        return int(self.batch.num_rows)
+
+    @property
+    def min_us(self) -> int:
+        return int(self.ts_us.min())
+
+    @property
+    def max_us(self) -> int:
+        return int(self.ts_us.max())
+
+
+def times_of(batch: pa.RecordBatch, time: str) -> Int64s:
+    """Event times as microseconds."""
+    values: Int64s = batch.column(time).cast(pa.int64()).to_numpy(zero_copy_only=True)
+    return values
+
+
+def view_segment(batch: pa.RecordBatch, layout: Layout) -> Segment:
+    """A batch that is sorted already, as a segment."""
+    keys = batch.column(KEY if KEY in batch.schema.names else layout.key)
+    if pa.types.is_timestamp(keys.type):
+        keys = keys.cast(pa.int64())
+    return Segment(batch, keys.to_numpy(zero_copy_only=True), times_of(batch, layout.time))
+
+
+def build_segment(batch: pa.RecordBatch, layout: Layout) -> tuple[Segment, Int64s]:
+    """A segment of rows that are in time order, and the order that sorted them."""
+    keys = view_segment(batch, layout).keys
+    order = np.argsort(keys, kind="stable")
+    return view_segment(take_rows(batch, order), layout), order
+
+
+def merge_segments(segments: Sequence[Segment], layout: Layout, *, since_us: int | None = None) -> Segment:
+    """One segment of all rows at or after ``since_us``; the segments are given oldest first."""
+    batch = pa.concat_batches([segment.batch for segment in segments])
+    keys = np.concatenate([segment.keys for segment in segments])
+    ts_us = np.concatenate([segment.ts_us for segment in segments])
+    apart = all(left.max_us <= right.min_us for left, right in pairwise(segments))
+    # Times rise from one segment to the next, so a stable sort by key alone keeps each key's times in order.
+    order = np.argsort(keys, kind="stable") if apart else np.lexsort((ts_us, keys))
+    if since_us is not None:
+        order = order[ts_us[order] >= since_us]
+    return view_segment(take_rows(batch, order), layout)
+
+
+def take_rows(batch: pa.RecordBatch, order: Int64s) -> pa.RecordBatch:
+    return batch.take(pa.array(order))
+
+
+def pack_batch(batch: pa.RecordBatch) -> pa.Buffer:
+    """A batch as bytes that can be mapped back without copying."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def unpack_batch(buffer: pa.Buffer | bytes) -> pa.RecordBatch:
+    """The batch that ``pack_batch`` made; a view into ``buffer``."""
+    reader = pa.ipc.open_file(pa.py_buffer(buffer))
+    if reader.num_record_batches != 1:
+        raise InvariantError(f"a packed batch holds {reader.num_record_batches} batches, not one")
+    return reader.get_batch(0)
+
+
+def content_name(buffer: pa.Buffer | bytes) -> str:
+    """A name that only these bytes have."""
+    return hashlib.blake2b(buffer, digest_size=16).hexdigest()
+
+
+def combined_name(names: Sequence[str]) -> str:
+    """The name of what is made of these parts."""
+    return content_name(" ".join(names).encode())

@@ -1,0 +1,205 @@
+"""A shard: a whole small engine for its part of the keys. Events in, effects out; no clock, no I/O, no Spark.
+
+    effects = shard.step(events)       what a micro-batch brought -> what to emit, keep and drop
+    shard.manifest()                   everything else it knows, small; with the kept segments it is the whole state
+    Shard.restore(plan, ..., manifest, source)
+
+The tests, the lab and Spark run this same object. ``step`` is deterministic: the same state and events give the same
+effects. A restored shard may have another plan than the one that kept its state: groups go on where their signature is
+the same, tuples kept without something a new query needs are not used for it, and groups that are gone drop theirs.
+
+Invariants (``validate``): no waiting row is at or before its group's progress; runs are sorted; names are unique.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from headrace.engine.events import (
+    Arrival,
+    BlockArrived,
+    DropSegment,
+    Effect,
+    Event,
+    ProgressMade,
+    RejectRows,
+    StreamsEnded,
+)
+from headrace.engine.operators import GroupOperator, InputState, Place
+from headrace.engine.output import Cut
+from headrace.engine.policy import POLICIES
+from headrace.engine.segments import times_of
+from headrace.engine.state import input_from_json, input_to_json, names_in
+from headrace.engine.window import SegmentSource, Serial
+from headrace.errors import InvariantError, StateError
+from headrace.model import StreamId
+from headrace.plan.sharing import Group, SharedPlan
+
+STATE_VERSION = 1
+LATE = "late"
+"""Why a row is rejected: it came further behind the newest than its stream allows."""
+_END_OF_TIME = Place(2**63 - 1, 2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What a shard holds now."""
+
+    held_rows: int
+    waiting_rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOptions:
+    """How a shard works; none of it changes an answer."""
+
+    cut: Cut = Cut.BANDS
+    merge_fanout: int = 4
+    policy: str = "lwo"
+
+
+class Shard:
+    """All groups of a plan, for one part of the keys."""
+
+    def __init__(self, plan: SharedPlan, options: ShardOptions | None = None) -> None:
+        self.plan = plan
+        self._options = options or ShardOptions()
+        self._serial = Serial()
+        self._newest_us: dict[StreamId, int] = {}
+        self._orphans: list[str] = []
+        self._operators = {group.signature: self._operator(group) for group in plan.groups}
+        self._auditors = _auditors(plan)
+
+    def _operator(self, group: Group) -> GroupOperator:
+        inputs = [
+            InputState.empty(
+                group, index, self.plan.catalog.position(input.stream), self._serial, self._options.merge_fanout
+            )
+            for index, input in enumerate(group.inputs)
+        ]
+        return GroupOperator(group, inputs, POLICIES[self._options.policy](), self._options.cut)
+
+    def step(self, events: Iterable[Event]) -> list[Effect]:
+        """Takes in what arrived, processes all that progress allows, and lets go of what is out of reach."""
+        told = list(events)
+        effects: list[Effect] = [DropSegment(name) for name in self._orphans]
+        self._orphans = []
+        floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
+        blocks = sorted((event for event in told if isinstance(event, BlockArrived)), key=lambda one: one.arrival)
+        for block in blocks:
+            effects.extend(self._accept(block, floors))
+        ended = any(isinstance(event, StreamsEnded) for event in told)
+        for operator in self._operators.values():
+            effects.extend(self._advance(operator, ended=ended))
+        return effects
+
+    def _hear(self, heartbeats: list[ProgressMade]) -> dict[tuple[StreamId, Arrival], int | None]:
+        """Moves each stream's newest time on; gives, for each chunk, the newest time seen before it."""
+        floors: dict[tuple[StreamId, Arrival], int | None] = {}
+        for beat in sorted(heartbeats, key=lambda one: one.arrival):
+            floors.setdefault((beat.stream, beat.arrival), self._newest_us.get(beat.stream))
+            self._newest_us[beat.stream] = max(beat.newest_us, self._newest_us.get(beat.stream, beat.newest_us))
+        return floors
+
+    def _accept(self, block: BlockArrived, floors: dict[tuple[StreamId, Arrival], int | None]) -> Iterator[Effect]:
+        """Takes the rows that are in time; the late ones are rejected, once for their stream."""
+        operator = self._operators.get(block.group)
+        if operator is None:
+            raise InvariantError(f"rows came for a group that is not in the plan: {block.group}", (block,))
+        stream = operator.inputs[block.input].input.stream
+        floor_us = floors[stream, block.arrival]
+        batch = block.batch
+        if floor_us is not None:
+            allowed_us = floor_us - self.plan.catalog.get(stream).max_delay_us
+            late = times_of(batch, operator.inputs[block.input].input.time) < allowed_us
+            if late.any():
+                if self._auditors[stream] == (block.group, block.input):
+                    yield RejectRows(stream, LATE, batch.filter(late))
+                batch = batch.filter(pc.invert(late))
+        operator.accept(block.input, batch, block.arrived_us)
+
+    def _advance(self, operator: GroupOperator, *, ended: bool) -> Iterator[Effect]:
+        reached = [self._reached(state) for state in operator.inputs]
+        progress = None if None in reached else min(place for place in reached if place is not None)
+        yield from operator.advance(
+            _END_OF_TIME if ended else progress, [None if place is None else place.ts_us for place in reached]
+        )
+
+    def _reached(self, state: InputState) -> Place | None:
+        """The place that no future tuple of this input's stream is before."""
+        newest_us = self._newest_us.get(state.input.stream)
+        if newest_us is None:
+            return None
+        return Place(newest_us - self.plan.catalog.get(state.input.stream).max_delay_us, state.position)
+
+    def holdings(self) -> Holdings:
+        states = [state for operator in self._operators.values() for state in operator.inputs]
+        parts = [part for state in states for run in state.window.runs for part in run.parts]
+        return Holdings(
+            sum(part.rows for part in parts),
+            sum(state.waiting.rows for state in states),
+            sum(part.size_bytes for part in parts) + sum(state.waiting.size_bytes for state in states),
+        )
+
+    def manifest(self) -> bytes:
+        """All but the segments' contents, as JSON."""
+        groups = {
+            signature: [input_to_json(state) for state in operator.inputs]
+            for signature, operator in self._operators.items()
+        }
+        told = {"version": STATE_VERSION, "serial": self._serial.next_number, "newest_us": self._newest_us}
+        return json.dumps({**told, "groups": groups}, separators=(",", ":")).encode()
+
+    @classmethod
+    def restore(cls, plan: SharedPlan, options: ShardOptions | None, manifest: bytes, source: SegmentSource) -> Shard:
+        """The shard that wrote this manifest, under this plan."""
+        told = json.loads(manifest)
+        if told.get("version") != STATE_VERSION:
+            raise StateError(
+                f"the checkpoint's state has version {told.get('version')}, this Headrace reads {STATE_VERSION}: "
+                "go on with the version that wrote it, or start a new checkpoint"
+            )
+        shard = cls(plan, options)
+        shard._serial.next_number = told["serial"]
+        shard._newest_us = {StreamId(name): newest for name, newest in told["newest_us"].items()}
+        for signature, inputs in told["groups"].items():
+            operator = shard._operators.get(signature)
+            if operator is None:
+                shard._orphans.extend(name for one in inputs for name in names_in(one))
+                continue
+            for state, kept in zip(operator.inputs, inputs, strict=True):
+                input_from_json(kept, state, source)
+        return shard
+
+    def validate(self) -> None:
+        """Checks the invariants; for tests."""
+        names: list[str] = []
+        for operator in self._operators.values():
+            for state in operator.inputs:
+                names += list(names_in(input_to_json(state)))
+                for run in state.window.runs:
+                    keys, ts_us = run.segment.keys, run.segment.ts_us
+                    rising = (keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & (ts_us[1:] >= ts_us[:-1]))
+                    if not np.all(rising) or run.rows < run.live_rows:
+                        raise InvariantError(f"run {run.name} is not sorted or lacks rows")
+                for piece in state.waiting.pieces:
+                    if np.any(piece.ts_us[1:] < piece.ts_us[:-1]) or piece.name is None:
+                        raise InvariantError("a waiting piece is not in time order or not stored")
+        if len(set(names)) != len(names):
+            raise InvariantError("two kept segments have the same name")
+
+
+def _auditors(plan: SharedPlan) -> dict[StreamId, tuple[str, int]]:
+    """For each stream the input that reports its late rows: the one that filters least."""
+    inputs = [
+        (len(input.pushed) + group.is_join, group.signature, index, input.stream)
+        for group in plan.groups
+        for index, input in enumerate(group.inputs)
+    ]
+    return {stream: (signature, index) for _, signature, index, stream in sorted(inputs, reverse=True)}
