@@ -47,9 +47,9 @@ def line(stats: RunStats) -> str:
     held = sum(shard.held_tuples + shard.waiting_tuples for shard in stats.shards)
     left_out = _left_out(stats.streams)
     return (
-        f"{_seconds(stats.elapsed_s)}: {stats.batches:,} micro-batches, last {_milliseconds(stats.batch_ms)}; "
-        f"{tuples:,} tuples in ({_rate(tuples_per_s)}/s){left_out}, "
-        f"{results:,} results out ({_rate(results_per_s)}/s), {held:,} held"
+        f"{format_elapsed(stats.elapsed_s)}: {stats.batches:,} micro-batches, last {format_ms(stats.batch_ms)}; "
+        f"{tuples:,} tuples in ({format_rate(tuples_per_s)}/s){left_out}, "
+        f"{results:,} results out ({format_rate(results_per_s)}/s), {held:,} held"
     )
 
 
@@ -65,10 +65,10 @@ def _left_out(streams: Iterable[StreamStats]) -> str:
 def _header(stats: RunStats) -> Text:
     text = Text.assemble(
         ("headrace", "bold"),
-        f"   {stats.batches:,} micro-batches   {_seconds(stats.elapsed_s)}   last {_milliseconds(stats.batch_ms)}",
+        f"   {stats.batches:,} micro-batches   {format_elapsed(stats.elapsed_s)}   last {format_ms(stats.batch_ms)}",
     )
     if stats.stage_ms:
-        stages = ", ".join(f"{name} {_milliseconds(ms)}" for name, ms in stats.stage_ms)
+        stages = ", ".join(f"{name} {format_ms(ms)}" for name, ms in stats.stage_ms)
         text.append(f"\n{stages}", style="dim")
     return text
 
@@ -79,9 +79,9 @@ def _queries(queries: Sequence[QueryStats], rows: int) -> Table:
         table.add_row(
             query.query,
             f"{query.results:,}",
-            _rate(query.results_per_s),
-            _milliseconds(query.latency_p50_ms),
-            _milliseconds(query.latency_p99_ms),
+            format_rate(query.results_per_s),
+            format_ms(query.latency_p50_ms),
+            format_ms(query.latency_p99_ms),
         )
     return _with_rest(table, len(queries), rows)
 
@@ -92,7 +92,7 @@ def _streams(streams: Sequence[StreamStats], rows: int) -> Table:
         table.add_row(
             stream.stream,
             f"{stream.tuples:,}",
-            _rate(stream.tuples_per_s),
+            format_rate(stream.tuples_per_s),
             _alarming(stream.late),
             _alarming(stream.malformed),
         )
@@ -131,14 +131,14 @@ def _with_rest(table: Table, count: int, rows: int) -> Table:
 # Numbers.
 
 
-def _rate(per_s: float) -> str:
+def format_rate(per_s: float) -> str:
     return f"{per_s:,.1f}" if per_s < 100 else f"{per_s:,.0f}"
 
 
-def _milliseconds(ms: float | None) -> str:
+def format_ms(ms: float | None) -> str:
     """A latency in milliseconds, or in seconds from ten on.
 
-    >>> _milliseconds(None), _milliseconds(3.14), _milliseconds(431.7), _milliseconds(12_345.6)
+    >>> format_ms(None), format_ms(3.14), format_ms(431.7), format_ms(12_345.6)
     ('-', '3.1 ms', '432 ms', '12.3 s')
     """
     if ms is None:
@@ -148,9 +148,9 @@ def _milliseconds(ms: float | None) -> str:
     return f"{ms:.1f} ms" if ms < 10 else f"{ms:,.0f} ms"
 
 
-def _seconds(seconds: float) -> str:
+def format_elapsed(seconds: float) -> str:
     """
-    >>> _seconds(4.25), _seconds(75.2), _seconds(7_384)
+    >>> format_elapsed(4.25), format_elapsed(75.2), format_elapsed(7_384)
     ('4.2 s', '1 min 15 s', '2 h 03 min')
     """
     if seconds < 60:
