@@ -108,7 +108,7 @@ class Space:
         chunks = [_column_or_nulls(batch, name, kind) for batch in self._batches]
         if len(chunks) == 1:
             return chunks[0].take(pa.array(addresses))
-        return pa.chunked_array(chunks).take(pa.array(addresses)).combine_chunks()
+        return pa.chunked_array(chunks, kind).take(pa.array(addresses)).combine_chunks()
 
     def times(self, addresses: Int64s) -> Int64s:
         values: Int64s = self.column(self._time, pa.timestamp("us", "UTC"), addresses).cast(pa.int64()).to_numpy()

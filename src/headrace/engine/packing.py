@@ -5,8 +5,8 @@
                        +-- the newest event time --> ProgressMade, one a chunk and shard
 
 Owns: :class:`Packer` and the envelope, the only thing that crosses the shuffle. A chunk is a stretch of rows with one
-place in the stream's arrival order (a file). Invariant: a row reaches one shard of each input that takes it. Cost: a few
-vector passes over the rows; payloads are Arrow IPC, copied once.
+place in the stream's arrival order (a file). Invariant: a row reaches one shard of each input that takes it. Cost: a
+few vector passes over the rows; payloads are Arrow IPC, copied once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -46,16 +47,18 @@ class Kind(IntEnum):
     HEARTBEAT = 0
     ROWS = 1
     DEAD = 2
-    END = 3
+    TALLY = 3
+    """How many rows a source task read, and how many of them were malformed."""
+    END = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One message to one shard. ``rows`` and ``malformed`` count a stream's rows, on the first shard's heartbeat only."""
+    """One message to one shard; which fields matter depends on the kind."""
 
     shard: int
     kind: Kind
-    stream: StreamId = StreamId("")
+    stream: str = ""
     group: int = -1
     input: int = -1
     order: int = UNORDERED
@@ -67,10 +70,10 @@ class Envelope:
     payload: bytes | pa.Buffer = b""
 
     def event(self, plan: SharedPlan) -> Event:
-        """What a shard is told; dead letters are not an event."""
+        """What a shard is told; dead letters and tallies are not events."""
         arrival = Arrival(self.order, self.first_us)
         if self.kind is Kind.HEARTBEAT:
-            return ProgressMade(self.stream, arrival, self.newest_us)
+            return ProgressMade(StreamId(self.stream), arrival, self.newest_us)
         if self.kind is Kind.ROWS:
             signature = plan.groups[self.group].signature
             return BlockArrived(signature, self.input, arrival, self.arrived_us, unpack_batch(self.payload))
@@ -91,14 +94,11 @@ class Packer:
     def pack(self, rows: pa.RecordBatch, arrived_us: int) -> Iterator[Envelope]:
         """Envelopes for rows in arrival order."""
         well, dead = self._well_formed(rows)
-        malformed = dead.num_rows
-        if malformed:
+        yield Envelope(0, Kind.TALLY, self._stream.name, rows=rows.num_rows, malformed=dead.num_rows)
+        if dead.num_rows:
             yield self._dead_envelope(dead, MALFORMED)
         for chunk, order in _chunks(well):
-            yield from self._pack_chunk(chunk, order, arrived_us, malformed)
-            malformed = 0
-        if malformed:
-            yield Envelope(0, Kind.HEARTBEAT, self._stream.name, malformed=malformed, order=UNORDERED - 1)
+            yield from self._pack_chunk(chunk, order, arrived_us)
 
     def _well_formed(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows that can be read and have an event time; and the others."""
@@ -114,24 +114,13 @@ class Packer:
             0, Kind.DEAD, self._stream.name, payload=pack_batch(dead_letters(self._stream.name, reason, rows))
         )
 
-    def _pack_chunk(self, chunk: pa.RecordBatch, order: int, arrived_us: int, malformed: int) -> Iterator[Envelope]:
+    def _pack_chunk(self, chunk: pa.RecordBatch, order: int, arrived_us: int) -> Iterator[Envelope]:
         ts_us = times_of(chunk, self._stream.time)
-        newest_us, read = int(ts_us.max()), chunk.num_rows
+        newest_us = int(ts_us.max())
         arrival = Arrival(order) if order == UNORDERED else Arrival(order, int(ts_us.min()))
+        place = {"order": arrival.order, "first_us": arrival.first_us, "newest_us": newest_us, "arrived_us": arrived_us}
         for shard in range(self._shards):
-            counted = (read, malformed) if shard == 0 else (0, 0)
-            yield Envelope(
-                shard,
-                Kind.HEARTBEAT,
-                self._stream.name,
-                -1,
-                -1,
-                arrival.order,
-                arrival.first_us,
-                newest_us,
-                0,
-                *counted,
-            )
+            yield Envelope(shard, Kind.HEARTBEAT, self._stream.name, **place)
         late = self._late_in_chunk(ts_us) if order != UNORDERED else None
         if late is not None and late.any():
             yield self._dead_envelope(chunk.filter(pa.array(late)), LATE_IN_CHUNK)
@@ -140,9 +129,10 @@ class Packer:
             for input_index, reader in enumerate(group.inputs):
                 if reader.stream == self._stream.name:
                     for shard, batch in self._split(group, reader, chunk):
+                        blob = pack_batch(batch)
                         yield Envelope(
-                            shard, Kind.ROWS, self._stream.name, group_index, input_index, arrival.order,
-                            arrival.first_us, newest_us, arrived_us, batch.num_rows, 0, pack_batch(batch),
+                            shard, Kind.ROWS, self._stream.name, group_index, input_index, rows=batch.num_rows,
+                            payload=blob, **place,
                         )  # fmt: skip
 
     def _late_in_chunk(self, ts_us: Int64s) -> np.ndarray:
@@ -176,7 +166,7 @@ def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
         return
     orders = rows.column(ORDER).to_numpy(zero_copy_only=False)
     cuts = [0, *(np.flatnonzero(orders[1:] != orders[:-1]) + 1), len(orders)]
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in pairwise(cuts):
         yield rows.slice(begin, end - begin), int(orders[begin])
 
 

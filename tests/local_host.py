@@ -1,0 +1,131 @@
+"""A host without Spark: packs rows, runs shards in memory, keeps segments in a dict. What the oracle tests drive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headrace.engine.events import (
+    CacheSegment,
+    DropSegment,
+    Effect,
+    EmitCount,
+    EmitRows,
+    KeepSegment,
+    RejectRows,
+)
+from headrace.engine.packing import ORDER, Envelope, Kind, Packer
+from headrace.engine.segments import unpack_batch
+from headrace.engine.shard import Shard, ShardOptions
+from headrace.model import Catalog
+from headrace.plan.queries import Query
+from headrace.plan.sharing import SharedPlan, share
+
+
+@dataclass
+class Store:
+    """A shard's kept segments; ``derived`` always rebuilds, as with a cold cache."""
+
+    blobs: dict[str, pa.Buffer] = field(default_factory=dict)
+
+    def stored(self, name: str) -> pa.Buffer:
+        return self.blobs[name]
+
+    def derived(self, _name: str, rebuild: Callable[[], pa.Buffer]) -> pa.Buffer:
+        return rebuild()
+
+
+class LocalHost:
+    """Shards in this process. ``restoring``: every step starts from manifests and segments alone, as on Spark."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        queries: Iterable[Query],
+        *,
+        shards: int = 1,
+        options: ShardOptions | None = None,
+        restoring: bool = False,
+    ) -> None:
+        self.options = options or ShardOptions()
+        self.stores = [Store() for _ in range(shards)]
+        self.results: dict[str, list[list[dict[str, object]]]] = {}
+        self.counts: dict[str, int] = {}
+        self.rejected: list[dict[str, object]] = []
+        self.restoring = restoring
+        self._order = 0
+        self._set_plan(share(catalog, tuple(queries)))
+        self.shards = [Shard(self.plan, self.options) for _ in self.stores]
+
+    def _set_plan(self, plan: SharedPlan) -> None:
+        self.plan = plan
+        for query in plan.queries:
+            self.results.setdefault(query, [])
+            self.counts.setdefault(query, 0)
+
+    def change(self, catalog: Catalog, queries: Iterable[Query]) -> None:
+        """A restart with another set of queries."""
+        manifests = [shard.manifest() for shard in self.shards]
+        self._set_plan(share(catalog, tuple(queries)))
+        self._restore(manifests)
+
+    def _restore(self, manifests: list[bytes]) -> None:
+        pairs = zip(manifests, self.stores, strict=True)
+        self.shards = [Shard.restore(self.plan, self.options, told, store) for told, store in pairs]
+
+    def arrive(self, batches: Mapping[str, pa.RecordBatch], *, ordered: bool = True, at_us: int = 0) -> None:
+        """One micro-batch: at most one chunk a stream."""
+        self._order += 1
+        envelopes: list[Envelope] = []
+        for name, batch in batches.items():
+            if ordered:
+                batch = batch.append_column(ORDER, pa.array([self._order] * batch.num_rows, pa.int64()))
+            packer = Packer(self.plan, self.plan.catalog.get(name), len(self.stores))
+            envelopes += packer.pack(batch, at_us)
+        self.deliver(envelopes)
+
+    def end(self) -> None:
+        self.deliver([Envelope(shard, Kind.END) for shard in range(len(self.stores))])
+
+    def deliver(self, envelopes: list[Envelope]) -> None:
+        for one in envelopes:
+            if one.kind is Kind.DEAD:
+                self.rejected += unpack_batch(one.payload).to_pylist()
+        if self.restoring:
+            self._restore([shard.manifest() for shard in self.shards])
+        emitted: dict[str, list[dict[str, object]]] = {}
+        for index, shard in enumerate(self.shards):
+            mine = [one for one in envelopes if one.shard == index and one.kind not in (Kind.DEAD, Kind.TALLY)]
+            for effect in shard.step([one.event(self.plan) for one in mine]):
+                self._apply(effect, self.stores[index], emitted)
+            shard.validate()
+        for query, rows in emitted.items():
+            self.results[query].append(rows)
+
+    def _apply(self, effect: Effect, store: Store, emitted: dict[str, list[dict[str, object]]]) -> None:
+        match effect:
+            case EmitRows(queries, batch, arrived):
+                assert sum(count for _, count in arrived) == batch.num_rows
+                for query in queries:
+                    emitted.setdefault(query, []).extend(batch.to_pylist())
+            case EmitCount(queries, rows, arrived):
+                assert sum(count for _, count in arrived) == rows
+                for query in queries:
+                    self.counts[query] += rows
+            case RejectRows(stream, reason, batch):
+                self.rejected += [{"stream": stream, "reason": reason, "row": row} for row in batch.to_pylist()]
+            case KeepSegment(name, blob):
+                assert name not in store.blobs
+                store.blobs[name] = blob
+            case DropSegment(name):
+                del store.blobs[name]
+            case CacheSegment():
+                pass
+
+    def rows(self, query: str) -> list[dict[str, object]]:
+        """Everything a query got, in the order it came."""
+        return [row for rows in self.results[query] for row in rows]
+
+
