@@ -13,6 +13,8 @@ from rich.console import Console
 from headrace import demo
 from headrace.demo import DEMO_SQL, QUERIES, run_demo, summary
 from headrace.errors import SinkError
+from headrace.spark.generator import pace_of, spec_of
+from headrace.sql import read_script
 from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats
 
 
@@ -153,6 +155,15 @@ def test_without_matplotlib_the_summary_says_how_to_get_it(tmp_path: Path, monke
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert "pip install 'headrace[plot]'" in shown((snapshot(1), snapshot(2)), tmp_path)
     assert not (tmp_path / "demo.png").exists()
+
+
+def test_the_program_is_sql_that_headrace_reads() -> None:
+    script = read_script(DEMO_SQL)
+    assert [query.name for query in script.queries] == [query.name for query in QUERIES]
+    assert [query.window_us for query in script.queries] == [query.window_s * 1_000_000 for query in QUERIES]
+    assert [stream.name for stream in script.catalog.streams] == ["temperature", "humidity"]
+    for stream in script.catalog.streams:
+        assert (spec_of(stream, 0).rate, pace_of(stream).history_us) == (100.0, 600_000_000)
 
 
 def test_the_program_has_the_papers_small_large_windows() -> None:
