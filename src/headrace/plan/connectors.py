@@ -118,25 +118,27 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _whole(least: int) -> Callable[[str], OptionValue]:
+def _whole(least: int, most: int = 10**18) -> Callable[[str], OptionValue]:
+    wanted = f"from {least} to {most}" if most < 10**18 else f"of at least {least}"
+
     def parse(text: str) -> OptionValue:
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()) or int(text) < least:
-            raise SettingError(f"{text!r} is not allowed: write a whole number of at least {least}")
+        if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text) or not least <= int(text) <= most:
+            raise SettingError(f"{text!r} is not allowed: write a whole number {wanted}")
         return int(text)
 
     return parse
 
 
-def _number(least: float, *, above: bool = False) -> Callable[[str], OptionValue]:
-    bound = f"above {least:g}" if above else f"of at least {least:g}"
-    wanted = f"a number {bound}" if math.isfinite(least) else "a number"
+def _number(least: float, most: float = math.inf, *, above: bool = False) -> Callable[[str], OptionValue]:
+    wanted = f"a number above {least:g}" if above else f"a number of at least {least:g}"
+    wanted += f" and at most {most:g}" if math.isfinite(most) else ""
 
     def parse(text: str) -> OptionValue:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or value < least or (above and value == least):
+        if not math.isfinite(value) or not least <= value <= most or (above and value == least):
             raise SettingError(f"{text!r} is not allowed: write {wanted}")
         return value
 
@@ -144,18 +146,18 @@ def _number(least: float, *, above: bool = False) -> Callable[[str], OptionValue
 
 
 GENERATOR_OPTIONS = (
-    Option("rate", _number(0, above=True), "tuples a second of event time", 1000.0),
-    Option("keys", _whole(1), "how many different keys there are", 1000),
-    Option("skew", _number(0), "Zipf exponent of the keys; 0: all equally likely", 0.0),
+    Option("rate", _number(0, 1e7, above=True), "tuples a second of event time", 1000.0),
+    Option("keys", _whole(1, 10**8), "how many different keys there are", 1000),
+    Option("skew", _number(0, 10), "Zipf exponent of the keys; 0: all equally likely", 0.0),
     Option("seed", _whole(0), "the same seed gives the same tuples", 0),
     Option("arrival", _choice("exponential", "pareto", "self_similar"), "how tuples are spaced in time", "exponential"),
-    Option("burst", _number(1), "expected size of a burst, for pareto arrivals", 5.0),
-    Option("flows", _whole(1), "on/off flows added up, for self_similar arrivals", 64),
-    Option("on_shape", _number(1, above=True), "Pareto shape of a flow's on times", 1.4),
-    Option("off_shape", _number(1, above=True), "Pareto shape of a flow's off times", 1.2),
+    Option("burst", _number(1, 1000), "expected size of a burst, for pareto arrivals", 5.0),
+    Option("flows", _whole(1, 1024), "on/off flows added up, for self_similar arrivals", 64),
+    Option("on_shape", _number(1, 10, above=True), "Pareto shape of a flow's on times", 1.4),
+    Option("off_shape", _number(1, 10, above=True), "Pareto shape of a flow's off times", 1.2),
     Option("key", _text, "the column that holds the key; by default the first INT, BIGINT or STRING column"),
-    Option("low", _number(-math.inf), "least value of the other number columns", 0.0),
-    Option("high", _number(-math.inf), "bound of the values of the other number columns", 100.0),
+    Option("low", _number(-1e12, 1e12), "least value of the other number columns", 0.0),
+    Option("high", _number(-1e12, 1e12), "bound of the values of the other number columns", 100.0),
     Option("start", parse_timestamp, "event time when the query first starts; by default the wall clock's"),
     Option("history", parse_duration, "event time before `start` whose tuples are there at once", 0),
     Option("duration", parse_duration, "event time the stream lasts, history included; by default it never ends"),

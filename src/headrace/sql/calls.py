@@ -18,12 +18,14 @@ from headrace.plan.expressions import Expression, Literal
 from headrace.plan.functions import FUNCTIONS
 from headrace.sql.grammar import Node, unwrap
 from headrace.sql.reader import Word
-from headrace.sql.text import Span, SqlText, nearest, suggest
+from headrace.sql.text import Span, SqlText, nearest
 
 SHOWN = {"concat_op": "||", "neg": "-", "is_null": "IS NULL"}
 """What a function is called in messages, where that is not its name in capitals."""
 
-DATE_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+DATE_UNITS = (
+    "microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year",
+)  # fmt: skip
 """What DATE_TRUNC cuts to."""
 
 _ONLY_WRITTEN = frozenset(("in", "and", "or", "not", "is_null", "like", "ilike", "neg", "case", "concat_op"))
@@ -58,8 +60,9 @@ def _renamed(name: str) -> SpecialCall:
 
 
 def _count_error(lowering: Lowers, node: Node, takes: str) -> SqlError:
-    message = f"{node.name.upper()} takes {takes}, not {len(node.expressions)} arguments"
-    return lowering.source.error(message, lowering.span(node))
+    name = node.name.upper()
+    message = f"{name} takes {takes}, not {len(node.expressions)} arguments"
+    return lowering.source.error(message, lowering.span(node), f"write {name}(...) with {takes}")
 
 
 def _if(lowering: Lowers, node: Node, args: Sequence[Node]) -> Expression:
@@ -97,7 +100,7 @@ def _date_trunc(lowering: Lowers, node: Node, args: Sequence[Node]) -> Expressio
     word = unit.this.lower() if isinstance(unit, exp.Literal) and unit.is_string else ""
     if word not in DATE_UNITS:
         hint = f"write one of {', '.join(repr(one) for one in DATE_UNITS)}"
-        raise lowering.source.error("DATE_TRUNC takes a constant unit", lowering.span(args[0]), hint)
+        raise lowering.source.error("DATE_TRUNC takes a unit as a constant text", lowering.span(args[0]), hint)
     return lowering.made("date_trunc", node, (Literal(word, STRING), lowering.lower(args[1])))
 
 
@@ -131,22 +134,23 @@ def check_function(source: SqlText, name: Word) -> None:
     lower = name.text.lower()
     if lower in CALLABLE:
         return
-    hint = f"write {_INSTEAD[lower]}" if lower in _INSTEAD else suggest(lower, CALLABLE, "")
     near = nearest(lower, CALLABLE)
-    if near is not None and lower not in _INSTEAD:
-        hint = f"did you mean {near.upper()}?"
-    elif lower not in _INSTEAD:
-        hint = "docs/sql.md lists the functions"
+    hint = f"did you mean {near.upper()}?" if near is not None else "docs/sql.md lists the functions"
+    if lower in _INSTEAD:
+        hint = f"write {_INSTEAD[lower]}"
     raise source.error(f"there is no function {name.text.upper()}", name.span, hint)
 
 
 def function_hint(name: str, args: Sequence[Expression]) -> str:
     """What to write when a function does not take these types."""
+    function = FUNCTIONS[name]
     kinds = {arg.type.kind for arg in args}
+    if not function.least <= len(args) <= (function.most or len(args)):
+        return f"give it {function.takes}"
     if TypeKind.INTERVAL in kinds or (kinds & {TypeKind.TIMESTAMP, TypeKind.DATE} and name in ("+", "-")):
         return "times are compared with times, and moved with INTERVAL '5' SECOND"
-    if name in ("like", "ilike", "concat_op") or FUNCTIONS[name].takes.endswith(("string", "strings")):
+    if name in ("like", "ilike", "concat_op") or function.takes.endswith(("string", "strings")):
         return "write CAST(x AS STRING) to make a text of it"
     if TypeKind.STRING in kinds and len(kinds) > 1:
         return "write numbers without quotes, or CAST(x AS DOUBLE) to make a number of a text"
-    return "write CAST(x AS TYPE) to convert a value" if len(kinds) > 1 else ""
+    return "write CAST(x AS TYPE) to convert a value"

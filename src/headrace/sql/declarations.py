@@ -80,7 +80,7 @@ def _checked(
     if missing is not None:
         raise source.error(
             f"connector {connector.name} needs the option {missing.name}",
-            span,
+            _connector_span(pairs),
             f"add {missing.name} = '...': {missing.text}",
         )
     misplaced = connector.misplaced(options)
@@ -90,6 +90,10 @@ def _checked(
         needed = " = ".join((misplaced.only_with[0], repr(misplaced.only_with[1])))
         raise source.error(f"option {misplaced.name} goes with {needed} only", culprit.name.span, "leave it out")
     return tuple(sorted((*options, ("connector", connector.name))))
+
+
+def _connector_span(pairs: tuple[OptionPair, ...]) -> Span:
+    return next(pair.value.span for pair in pairs if pair.name.text == "connector")
 
 
 def _connector(
@@ -174,4 +178,5 @@ def _max_delay_us(source: SqlText, pair: OptionPair | None) -> int:
     try:
         return checked_duration_us(pair.value.text)
     except SettingError as error:
-        raise source.error(f"max_delay: {error}", pair.value.span, "write max_delay = '2 seconds'") from error
+        message, _, hint = str(error).partition(": ")
+        raise source.error(f"max_delay: {message}", pair.value.span, hint or "write max_delay = '2 seconds'") from error

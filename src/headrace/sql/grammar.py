@@ -17,11 +17,13 @@ from sqlglot.parser import Parser
 from sqlglot.tokens import TokenType
 
 from headrace.sql.lexer import HeadraceTokenizer, Token, span_of, span_of_all
+from headrace.sql.literals import type_hint
 from headrace.sql.text import Span, SqlText
 
 Node: TypeAlias = Any
 """A node of sqlglot's tree."""
 
+SHAPE = "a query reads SELECT columns FROM stream a, stream b WHERE conditions WINDOW 1 MINUTE"
 _SPAN = "headrace_span"
 _PLAIN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING")
 
@@ -30,7 +32,7 @@ class _RefusedError(ParseError):  # type: ignore[misc]
     """sqlglot's complaint, with the token it is about."""
 
     def __init__(self, message: str, span: Span | None) -> None:
-        super().__init__(message)
+        super().__init__(message, errors=[{"description": message}])
         self.complaint = message
         self.span = span
 
@@ -59,6 +61,7 @@ class HeadraceParser(Parser):  # type: ignore[misc]
 class HeadraceDialect(Dialect):  # type: ignore[misc]
     """What sqlglot is told about Headrace's SQL."""
 
+    SUPPORTS_USER_DEFINED_TYPES = False
     Tokenizer = HeadraceTokenizer
     Parser = HeadraceParser
 
@@ -75,7 +78,10 @@ def parse_select(source: SqlText, tokens: list[Token]) -> Node:
         trees = _dialect().parser().parse(tokens, source.text)
     except _RefusedError as error:
         span = error.span or span_of(tokens[-1])
-        raise source.error(_explain(error.complaint, source.slice(span)), span, _hint(error.complaint)) from error
+        message, hint = _explained(error.complaint, source.shown(span))
+        if span == span_of(tokens[-1]) and source.slice(span).upper() in _OPENING:
+            message, hint = f"nothing follows {source.slice(span)}", SHAPE
+        raise source.error(message, span, hint) from error
     except RecursionError as error:
         raise source.error("this query is nested too deeply", whole, "write it with fewer brackets") from error
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
@@ -85,22 +91,23 @@ def parse_select(source: SqlText, tokens: list[Token]) -> Node:
     return trees[0]
 
 
-def _explain(complaint: str, culprit: str) -> str:
-    if complaint.startswith("Required argument"):
-        return f"something is missing near {culprit}"
-    if complaint.startswith("Invalid expression"):
-        return f"{culprit} is not expected here"
-    return f"{complaint[:1].lower()}{complaint[1:]}, near {culprit}"
+_OPENING = ("FROM", "WHERE", "ON", "JOIN", "AND", "OR", "NOT", "SELECT", ",", "(", "=", "<", ">", "+", "-", "*", "/")
+_COMPLAINTS = (
+    ("Required argument", "something is missing near {}", "an operator stands between two values"),
+    ("Expecting )", "a closing bracket is missing near {}", "close the bracket with )"),
+    ("Expected END", "a CASE is not finished near {}", "write CASE WHEN condition THEN value ELSE value END"),
+    ("Expected AS after CAST", "a CAST has no AS near {}", "write CAST(x AS DOUBLE)"),
+    ("Expected table name", "a stream's name is missing near {}", "write FROM and a stream"),
+    ("", "{} is not expected here", SHAPE),
+)
+"""How sqlglot's complaints begin, and what is said instead."""
 
 
-def _hint(complaint: str) -> str:
-    if complaint.startswith("Required argument"):
-        return "an operator stands between two values"
-    if complaint.startswith("Expecting )"):
-        return "close the bracket with )"
-    if complaint.startswith("Expected END"):
-        return "a CASE reads CASE WHEN condition THEN value ELSE value END"
-    return "a query reads SELECT columns FROM stream a, stream b WHERE conditions WINDOW 1 MINUTE"
+def _explained(complaint: str, culprit: str) -> tuple[str, str]:
+    """Message and hint for a complaint about that text."""
+    if complaint.lower().startswith("expected type"):
+        return f"there is no type {culprit}", type_hint(culprit)
+    return next((message.format(culprit), hint) for begin, message, hint in _COMPLAINTS if complaint.startswith(begin))
 
 
 def span_of_node(node: Node) -> Span | None:

@@ -7,6 +7,7 @@ Owns how numbers, times, intervals and the names of types are read. Failures are
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from decimal import Decimal
 
@@ -47,6 +48,7 @@ _INSTEAD = {
     "CHAR": "STRING", "CHARACTER": "STRING", "DATETIME": "TIMESTAMP", "TIMESTAMPTZ": "TIMESTAMP",
     "TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMPNTZ": "TIMESTAMP", "NUMBER": "DECIMAL(38, 0)",
 }  # fmt: skip
+_NO_FIXED_LENGTH = ("MONTH", "MONTHS", "YEAR", "YEARS", "QUARTER", "QUARTERS")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _DURATION = re.compile(r"\s*([+-]?)\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?|\.[0-9]+)\s*([^\W\d_]+)\s*")
 
@@ -64,7 +66,7 @@ def read_type(name: str, numbers: tuple[int, ...] = ()) -> DataType:
         precision, scale = (*numbers, 10, 0)[:2] if not numbers else (*numbers, 0)[:2]
         return _decimal(precision, scale)
     if upper not in _TYPES:
-        raise PlanError(f"there is no type {name}; {_type_hint(upper)}")
+        raise PlanError(f"there is no type {name}; {type_hint(name)}")
     if numbers:
         raise PlanError(f"{upper} takes no length; write {_TYPES[upper]}")
     return _TYPES[upper]
@@ -78,10 +80,11 @@ def _decimal(precision: int, scale: int) -> DataType:
         raise PlanError(f"{message}; {hint}") from error
 
 
-def _type_hint(upper: str) -> str:
-    near = _INSTEAD.get(upper) or nearest(upper, (*_TYPES, *_DECIMALS))
+def type_hint(name: str) -> str:
+    """The type a user may have meant."""
+    near = nearest(name.upper(), (*_INSTEAD, *_TYPES, *_DECIMALS))
     if near is not None:
-        return f"did you mean {near}?"
+        return f"did you mean {_INSTEAD.get(near, near)}?"
     return "the types are BOOLEAN, INT, BIGINT, DOUBLE, STRING, TIMESTAMP, DATE and DECIMAL(p, s)"
 
 
@@ -105,6 +108,8 @@ def interval_us(text: str) -> int:
     """
     match = _DURATION.fullmatch(text)
     unit = unit_us(match.group(3)) if match else None
+    if match is not None and match.group(3).upper() in _NO_FIXED_LENGTH:
+        raise SettingError(f"{text!r} has no fixed length: write it in days")
     if match is None or unit is None:
         raise SettingError(f"{text!r} is not a duration: write a number and a unit, such as 2 SECONDS")
     exact = Decimal(match.group(2)) * unit
@@ -124,7 +129,7 @@ def number_literal(text: str, *, negative: bool = False) -> Literal:
     if not _NUMBER.fullmatch(plain):
         raise SettingError(f"{text!r} is not a number")
     if "e" in plain.lower():
-        return Literal(float(sign + plain), DOUBLE)
+        return _double(sign + plain)
     if "." not in plain:
         whole = Decimal(sign + plain)
         if -(2**63) <= whole < 2**63:
@@ -134,8 +139,15 @@ def number_literal(text: str, *, negative: bool = False) -> Literal:
     assert isinstance(exponent, int)
     precision = max(len(digits), -exponent, 1)
     if precision > DECIMAL_DIGITS:
-        return Literal(float(value), DOUBLE)
+        return _double(sign + plain)
     return Literal(value, decimal(precision, max(-exponent, 0)))
+
+
+def _double(text: str) -> Literal:
+    value = float(text)
+    if not math.isfinite(value):
+        raise SettingError(f"{text} is too large: write a number up to 1e308")
+    return Literal(value, DOUBLE)
 
 
 def interval_literal(number: str, unit: str | None) -> Literal:
@@ -149,8 +161,15 @@ def time_literal(text: str, like: DataType) -> Literal:
         try:
             return Literal(dt.date.fromisoformat(text.strip()), DATE)
         except ValueError:
-            return time_literal(text, TIMESTAMP)
+            return _moment_beside_date(text)
     return Literal(parse_timestamp(text), TIMESTAMP)
+
+
+def _moment_beside_date(text: str) -> Literal:
+    try:
+        return Literal(parse_timestamp(text), TIMESTAMP)
+    except SettingError:
+        return date_literal(text)
 
 
 def date_literal(text: str) -> Literal:

@@ -25,7 +25,7 @@ from headrace.sql.reader import Word
 from headrace.sql.scope import Scope
 from headrace.sql.text import Span, SqlText
 
-DEEPEST = 120
+DEEPEST = 100
 """How many expressions may stand inside each other."""
 
 _OPERATORS = {
@@ -65,17 +65,17 @@ class Lowering:
             self._depth -= 1
 
     def _lower(self, node: Node) -> Expression:
-        operator = _OPERATORS.get(type(node))
-        if operator is not None:
-            return self.call(operator, node, (node.this, node.expression))
-        form = _FORMS.get(type(node))
-        if form is not None:
-            return form(self, node)
-        raise self._not_run(node)
+        kind = type(node)
+        unread = {name for name, value in node.args.items() if value} - _READ.get(kind, _READ_BY_DEFAULT)
+        if unread or (kind not in _OPERATORS and kind not in _FORMS):
+            raise self._not_run(node)
+        operands = (node.args.get("this"), node.args.get("expression"))
+        lowered = self.call(_OPERATORS[kind], node, operands) if kind in _OPERATORS else _FORMS[kind](self, node)
+        return self.made("not", node, (lowered,)) if node.args.get("negate") else lowered
 
     def _not_run(self, node: Node) -> Exception:
         span = self.span(node)
-        text = self.source.slice(span)
+        text = self.source.shown(span)
         if isinstance(node, _CLOCK):
             return self.source.unsupported(
                 f"{text} is not supported: an answer depends on the tuples, not on the clock",
@@ -95,7 +95,7 @@ class Lowering:
             raise self.source.error(
                 f"{clause} takes a condition, but this is {lowered.type}",
                 self.span(node),
-                "compare it with something, such as > 0",
+                "compare it with a value",
             )
         return lowered
 
@@ -135,7 +135,7 @@ class Lowering:
     def column(self, node: Node) -> Expression:
         """A column, or a text in double quotes where a value is expected."""
         name, alias = node.this, node.args.get("table")
-        if node.args.get("db") or not isinstance(name, exp.Identifier):
+        if not isinstance(name, exp.Identifier):
             raise self._not_run(node)
         span = self.span(name)
         if alias is None and name.args.get("quoted") and self.source.slice(span).startswith('"'):
@@ -179,14 +179,18 @@ class Lowering:
         return self.made("not", node, (self.condition(node.this, "NOT"),))
 
     def between(self, node: Node) -> Expression:
-        if node.args.get("symmetric") or node.args.get("low") is None or node.args.get("high") is None:
-            raise self.source.error("BETWEEN is not complete", self.span(node), "write x BETWEEN low AND high")
-        low = self.call(">=", node, (node.this, node.args["low"]))
-        high = self.call("<=", node, (node.this, node.args["high"]))
-        return self.made("and", node, (low, high))
+        low, high = node.args.get("low"), node.args.get("high")
+        if low is None or high is None or not self._parted_by("AND", low, high):
+            raise self.source.error("this BETWEEN has no AND", self.span(node), "write x BETWEEN low AND high")
+        above = self.call(">=", node, (node.this, low))
+        return self.made("and", node, (above, self.call("<=", node, (node.this, high))))
+
+    def _parted_by(self, word: str, left: Node, right: Node) -> bool:
+        """Whether a word that sqlglot takes as optional stands between two nodes."""
+        return word in self.source.slice(Span(self.span(left).end, self.span(right).start)).upper()
 
     def among(self, node: Node) -> Expression:
-        if node.args.get("query") or node.args.get("unnest") or node.args.get("field") or not node.expressions:
+        if not node.expressions:
             raise self.source.error("IN takes a list", self.span(node), "write x IN (1, 2, 3)")
         return self.call("in", node, (node.this, *node.expressions))
 
@@ -218,7 +222,8 @@ class Lowering:
         return self.made("case", node, (*pairs, results[-1]))
 
     def _when(self, node: Node, branch: Node) -> Expression:
-        if branch.args.get("true") is None:
+        then = branch.args.get("true")
+        if then is None or not self._parted_by("THEN", branch.this, then):
             raise self.source.error("this WHEN has no THEN", self.span(branch), "write WHEN condition THEN value")
         if node.this is None:
             return self.condition(branch.this, "WHEN")
@@ -226,8 +231,6 @@ class Lowering:
 
     def converted(self, node: Node) -> Expression:
         """CAST, TRY_CAST, ``::``, and the literals TIMESTAMP '...' and DATE '...'."""
-        if node.args.get("format") or node.args.get("action"):
-            raise self._not_run(node)
         to = self._type(node)
         span, inner = self.span(node), unwrap(node.this)
         if isinstance(inner, exp.Literal) and inner.is_string and to in (TIMESTAMP, DATE):
@@ -236,7 +239,8 @@ class Lowering:
         try:
             return functions.cast(arg, to)
         except PlanError as error:
-            raise self.source.error(str(error), span) from error
+            hint = f"no {arg.type} has a {to} that means the same: write an expression that makes one"
+            raise self.source.error(str(error), span, hint) from error
 
     def _time_constant(self, text: str, to: DataType, span: Span) -> Expression:
         read = date_literal if to == DATE else lambda one: time_literal(one, TIMESTAMP)
@@ -316,3 +320,18 @@ _FORMS: dict[type, Callable[[Lowering, Node], Expression]] = {
     exp.Substring: Lowering.substring,
     exp.Anonymous: Lowering.named,
 }
+
+_READ_BY_DEFAULT = frozenset(("this", "expression", "negate", "safe", "typed"))
+_READ: dict[type, frozenset[str]] = {
+    exp.Column: frozenset(("this", "table")),
+    exp.Literal: frozenset(("this", "is_string")),
+    exp.Between: frozenset(("this", "low", "high")),
+    exp.In: frozenset(("this", "expressions")),
+    exp.Case: frozenset(("this", "ifs", "default")),
+    exp.Cast: frozenset(("this", "to", "_type")),
+    exp.TryCast: frozenset(("this", "to", "_type", "safe", "requires_string")),
+    exp.Interval: frozenset(("this", "unit", "fraction_in_string")),
+    exp.Substring: frozenset(("this", "start", "length")),
+    exp.Anonymous: frozenset(("this", "expressions")),
+}
+"""Which parts of a node are read; one with any other part is refused, so that none is overlooked."""

@@ -89,7 +89,7 @@ class TokenReader:
         """The error for a token that is not what was wanted."""
         if self.done:
             return self.source.error(f"the statement ends where {wanted} is expected", self.span, hint)
-        return self.source.error(f"{self.source.slice(self.span)} stands where {wanted} is expected", self.span, hint)
+        return self.source.error(f"{self.source.shown(self.span)} stands where {wanted} is expected", self.span, hint)
 
     def expect_end(self, hint: str = "") -> None:
         if not self.done:
@@ -176,7 +176,8 @@ class TokenReader:
         try:
             return checked_duration_us(text)
         except SettingError as error:
-            raise self.source.error(str(error), span, hint) from error
+            message, _, instead = str(error).partition(": ")
+            raise self.source.error(message, span, instead or hint) from error
 
     def type(self) -> DataType:
         """A column's type: ``BIGINT``, ``DECIMAL(10, 2)``."""

@@ -22,6 +22,7 @@ AGGREGATES = frozenset((
     "GROUPING",
 ))  # fmt: skip
 
+_NOT_AFTER_COMMA = ("", ",", ")", "FROM", "WHERE", "INTO", "ON")
 _AGGREGATE_HINT = "write the rows themselves and aggregate them downstream"
 _Found = tuple[str, str]
 """Message and hint."""
@@ -32,6 +33,8 @@ def refuse_clauses(source: SqlText, tokens: list[Token]) -> None:
     for index, token in enumerate(tokens):
         if index and tokens[index - 1].token_type == TokenType.DOT:
             continue
+        if token.token_type == TokenType.COMMA and _word(tokens, index + 1) in _NOT_AFTER_COMMA:
+            raise source.error("nothing follows this comma", span_of(token), "leave it out")
         found = _refusal(tokens, index)
         if found is not None:
             raise source.unsupported(found[0], span_of(token), found[1])
@@ -89,7 +92,9 @@ def _distinct(before: str, _after: str) -> _Found | None:
     return "SELECT DISTINCT is not supported", "write SELECT, and remove repeated rows downstream"
 
 
-def _set_operation(_before: str, after: str) -> _Found | None:
+def _set_operation(before: str, after: str) -> _Found | None:
+    if before == "*":
+        return "* without some columns is not supported", "write the columns one by one"
     if after not in ("SELECT", "ALL", "DISTINCT", "("):
         return None
     return "UNION, INTERSECT and EXCEPT are not supported", "write one CREATE QUERY for each SELECT"

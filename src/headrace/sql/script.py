@@ -15,7 +15,7 @@ from headrace.plan.queries import Query
 from headrace.sql.declarations import bind_into, bind_stream
 from headrace.sql.lexer import span_of_all, split_statements, tokenize
 from headrace.sql.reader import Word
-from headrace.sql.select import bind_select
+from headrace.sql.select import Known, bind_select
 from headrace.sql.statements import (
     CreateQuery,
     CreateStream,
@@ -116,7 +116,8 @@ class _State:
         self.queries.append(self._bind(QueryId(name.text), statement.select))
 
     def _bind(self, name: QueryId, select: SelectText) -> Query:
-        return bind_select(self.source, select, name, self.catalog, bind_into(self.source, select))
+        known = Known(self.catalog, tuple(query.name for query in self.queries))
+        return bind_select(self.source, select, name, known, bind_into(self.source, select))
 
     def _free_name(self, stem: str, among: list[Query]) -> QueryId:
         taken = {query.name.lower() for query in among}

@@ -6,14 +6,16 @@ window and an equality between them if there are two, different output names.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.model import INTERVAL, NULL, STRING, Catalog, Options, QueryId
+from headrace.model import INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream
 from headrace.plan.expressions import Call, ColumnRef, Expression, conjuncts, sources_of
 from headrace.plan.functions import convert
 from headrace.plan.queries import Output, Query, Source
-from headrace.sql.grammar import Node, parse_select, span_of_node
+from headrace.sql.grammar import SHAPE, Node, parse_select, span_of_node, unwrap
 from headrace.sql.lowering import Lowering
 from headrace.sql.reader import Word
 from headrace.sql.scope import Scope, ScopeEntry
@@ -21,19 +23,41 @@ from headrace.sql.statements import SelectText
 from headrace.sql.text import Span, SqlText, suggest
 
 _READ = frozenset(("expressions", "from_", "joins", "where"))
-_SHAPE = "a query reads SELECT columns FROM stream a, stream b WHERE conditions WINDOW 1 MINUTE"
 
 
-def bind_select(source: SqlText, select: SelectText, name: QueryId, catalog: Catalog, into: Options) -> Query:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names a query may meet: streams it can read, and queries it cannot."""
+
+    catalog: Catalog
+    queries: tuple[QueryId, ...] = ()
+
+    def stream(self, source: SqlText, name: Word) -> Stream:
+        """The stream of that name, or the error that there is none."""
+        stream = self.catalog.find(name.text)
+        if stream is not None:
+            return stream
+        if any(query.lower() == name.text.lower() for query in self.queries):
+            raise source.unsupported(
+                f"{name.text} is a query, and reading another query's results is not supported",
+                name.span,
+                "read the streams that it reads",
+            )
+        known = [str(one.name) for one in self.catalog.streams]
+        hint = suggest(name.text, known, "the streams are") or "declare it first: CREATE STREAM"
+        raise source.error(f"there is no stream {name.text}", name.span, hint)
+
+
+def bind_select(source: SqlText, select: SelectText, name: QueryId, known: Known, into: Options) -> Query:
     """The query that a SELECT asks for."""
-    return _SelectBinder(source, select, catalog).query(name, into)
+    return _SelectBinder(source, select, known).query(name, into)
 
 
 class _SelectBinder:
-    def __init__(self, source: SqlText, select: SelectText, catalog: Catalog) -> None:
+    def __init__(self, source: SqlText, select: SelectText, known: Known) -> None:
         self.source = source
         self.select = select
-        self.catalog = catalog
+        self.known = known
         self.tree = parse_select(source, select.tokens)
         self._check_shape()
         self.scope = self._scope()
@@ -57,7 +81,7 @@ class _SelectBinder:
         """Only SELECT, FROM, JOIN and WHERE may have been parsed."""
         tree = self.tree
         if not isinstance(tree, exp.Select):
-            raise self.source.error("this is not a SELECT", self.select.span, _SHAPE)
+            raise self.source.error("this is not a SELECT", self.select.span, SHAPE)
         if not tree.expressions:
             raise self.source.error("this SELECT has no columns", self.select.span, "write SELECT * or the columns")
         if not tree.args.get("from_"):
@@ -67,7 +91,7 @@ class _SelectBinder:
                 culprit = value[0] if isinstance(value, list) else value
                 span = span_of_node(culprit) if isinstance(culprit, exp.Expression) else None
                 shown = clause.strip("_").replace("_", " ").upper()
-                raise self.source.unsupported(f"{shown} is not supported", span or self.select.span, _SHAPE)
+                raise self.source.unsupported(f"{shown} is not supported", span or self.select.span, SHAPE)
 
     def _scope(self) -> Scope:
         entries: list[ScopeEntry] = []
@@ -99,19 +123,14 @@ class _SelectBinder:
     def _entry(self, table: Node) -> ScopeEntry:
         span = self.span(table)
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-            raise self.source.unsupported(f"{self.source.slice(span)} is not supported in FROM", span, _SHAPE)
+            raise self.source.unsupported(f"{self.source.shown(span)} is not supported in FROM", span, SHAPE)
         extra = [key for key, value in table.args.items() if value and key not in ("this", "alias")]
         alias = table.args.get("alias")
         if extra or (alias is not None and alias.args.get("columns")):
             raise self.source.unsupported(
-                f"{self.source.slice(span)} is not supported in FROM", span, "write the stream's name and an alias"
+                "only a stream and its alias can stand in FROM", span, "write the stream's name and an alias"
             )
-        name = table.this.name
-        stream = self.catalog.find(name)
-        if stream is None:
-            known = [str(one.name) for one in self.catalog.streams]
-            hint = suggest(name, known, "the streams are") or "declare it first: CREATE STREAM"
-            raise self.source.error(f"there is no stream {name}", self.span(table.this), hint)
+        stream = self.known.stream(self.source, Word(table.this.name, self.span(table.this)))
         return ScopeEntry(table.alias or stream.name, stream, span)
 
     def _same_alias(self, entry: ScopeEntry) -> Exception:
@@ -145,13 +164,14 @@ class _SelectBinder:
         if isinstance(node, exp.Alias):
             return [(self._output(node.alias, node.this), self.span(node.args["alias"]))]
         expression = self._output("", node).expression
-        name = expression.name if isinstance(expression, ColumnRef) else f"column_{position}"
-        return [(Output(name, expression), span)]
+        if isinstance(expression, ColumnRef) and isinstance(unwrap(node), exp.Column):
+            return [(Output(expression.name, expression), span)]
+        return [(Output(f"column_{position}", expression), span)]
 
     def _check_star(self, star: Node, span: Span) -> None:
         if any(value for value in star.args.values()):
             raise self.source.unsupported(
-                f"{self.source.slice(span)} is not supported", span, "write *, or the columns one by one"
+                f"{self.source.shown(span)} is not supported", span, "write *, or the columns one by one"
             )
 
     def _starred(self, entries: list[int], span: Span, taken: dict[str, Output]) -> list[tuple[Output, Span]]:

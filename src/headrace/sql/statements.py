@@ -92,7 +92,7 @@ def read_statement(source: SqlText, tokens: list[Token]) -> Statement:
         raise source.unsupported(
             "WITH before SELECT is not supported", reader.span, "write the inner query's conditions in this one"
         )
-    word = source.slice(reader.span)
+    word = source.shown(reader.span)
     near = nearest(word, [head.partition(" ")[0] for head in _HEADS])
     hint = f"did you mean {near}?" if near is not None else f"a statement begins with {', '.join(_HEADS)}"
     raise source.error(f"{word} does not begin a statement", reader.span, hint)

@@ -14,6 +14,8 @@ from itertools import accumulate
 
 from headrace.errors import Place, SqlError, UnsupportedError
 
+_SHOWN_CHARACTERS = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -45,6 +47,11 @@ class SqlText:
 
     def slice(self, span: Span) -> str:
         return self.text[span.start : span.end]
+
+    def shown(self, span: Span) -> str:
+        """The text of a span for a message: one line, cut if long."""
+        line = " ".join(self.slice(span).split())
+        return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}..."
 
     def end_span(self) -> Span:
         """The last character that is not blank: where something is missing at the end."""
