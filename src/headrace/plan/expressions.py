@@ -86,7 +86,7 @@ def conjuncts(expression: Expression) -> tuple[Expression, ...]:
 
 _INFIX = {
     "and": "AND", "or": "OR", "=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
-    "+": "+", "-": "-", "*": "*", "%": "%", "concat_op": "||",
+    "+": "+", "-": "-", "*": "*", "concat_op": "||",
 }  # fmt: skip
 
 
@@ -100,8 +100,8 @@ def render(expression: Expression, column: Callable[[ColumnRef], str]) -> str:
     name = expression.function
     if name in _INFIX:
         return "(" + f" {_INFIX[name]} ".join(args) + ")"
-    if name == "/":
-        return f"({args[0]} / NULLIF({args[1]}, 0))"
+    if name in ("/", "%"):
+        return f"({args[0]} {name} NULLIF({args[1]}, 0))"
     if name == "not":
         return f"(NOT {args[0]})"
     if name == "neg":
