@@ -6,8 +6,9 @@ SPARK_LOCAL_IP ?= 127.0.0.1
 export VENV SPARK_LOCAL_IP
 
 BIN := $(VENV)/bin
-# The Java that scripts/setup chose; read when a recipe runs, because setup may just have written it.
-JAVA = JAVA_HOME="$$(cat $(VENV)/java-home)"
+# What Spark starts: the Java that scripts/setup chose (read when a recipe runs, because setup may just have written it)
+# and, for its Python workers, this environment's Python instead of the first on PATH.
+SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check test-spark bench docs clean
@@ -19,7 +20,7 @@ setup: ## Python, Java and packages: what is missing is installed (demo, test, .
 	@scripts/setup
 
 demo: setup ## a short run with a live table; results in out/demo
-	@$(JAVA) $(BIN)/headrace demo --out out/demo
+	@$(SPARK_ENV) $(BIN)/headrace demo --out out/demo
 
 test: check test-spark ## everything: check, then the tests that run Spark
 
@@ -27,13 +28,13 @@ check: setup ## format, lint, types, fast tests, doctests, generated docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(JAVA) $(BIN)/pytest -q -m "not spark"
+	$(SPARK_ENV) $(BIN)/pytest -q -m "not spark"
 
 test-spark: setup ## only the tests that run Spark
-	$(JAVA) $(BIN)/pytest -q -m spark
+	$(SPARK_ENV) $(BIN)/pytest -q -m spark
 
 bench: setup ## Headrace against Spark's own joins; results in out/bench (BENCH_ARGS=--quick for a small one)
-	@$(JAVA) $(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
 
 docs: setup ## writes docs/settings.md from headrace.config
 	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md

@@ -1,0 +1,239 @@
+"""`make bench`: every contender on every scenario, one after the other, checked against DuckDB.
+
+Writes ``results.json``, ``results.md`` and ``bench.png`` to the output directory. The exit code tells whether every
+contender ran and every answer was right; targets are reported, met or missed, and change nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import duckdb
+import psutil
+import pyspark
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import headrace
+from benchmarks import inputs, measure, report
+from benchmarks.contenders import CORES, Spec
+from benchmarks.inputs import Answer, Workload
+
+ALL = ("headrace", "native-hdfs", "native-rocksdb", "ceiling")
+MOST_HEAP_GB = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A workload and who runs it."""
+
+    title: str
+    workload: Workload
+    contenders: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.workload.name
+
+
+def scenarios(quick: bool) -> tuple[Scenario, ...]:
+    """The sizes of the comparison; quick ones only show that everything works."""
+    six = (1, 5, 15, 30, 60, 90)
+    if quick:
+        one = Workload("one", 1_000, 20, 500, (10,))
+        many = Workload("six", 1_000, 20, 5_000, six)
+        large = Workload("large", 5_000, 20, 25_000, six)
+        short, long = Workload("short", 1_000, 40, 5_000, (6,)), Workload("long", 1_000, 40, 15_000, (18,))
+    else:
+        one = Workload("one", 10_000, 100, 5_000, (10,))
+        many = Workload("six", 10_000, 100, 50_000, six)
+        large = Workload("large", 50_000, 40, 250_000, six)
+        short, long = Workload("short", 10_000, 150, 50_000, (30,)), Workload("long", 10_000, 150, 150_000, (90,))
+    return (
+        Scenario("one query", one, ALL),
+        Scenario("six queries", many, ALL),
+        Scenario("larger size", large, ("headrace-counts", "headrace", "ceiling")),
+        Scenario("window growth, short window", short, ("headrace",)),
+        Scenario("window growth, long window", long, ("headrace",)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    out: Path
+    codec: str
+    driver_memory: str
+    timeout_s: float
+    keep: bool
+
+
+def run_scenario(scenario: Scenario, options: Options, progress: Progress) -> dict[str, Any]:
+    """Every contender of a scenario in turn; the answer to compare with is computed first."""
+    workload = scenario.workload
+    task = progress.add_task(f"{scenario.title}: input and DuckDB's answer", total=None, memory="")
+    data = inputs.write(workload, options.out / "data")
+    right = inputs.expected(workload, data, checksums=True)
+    progress.remove_task(task)
+    entries = {}
+    for contender in scenario.contenders:
+        task = progress.add_task(f"{scenario.title}: {contender}", total=workload.batches, memory="")
+        spec = Spec(
+            contender=contender,
+            data=str(data.resolve()),
+            out=str((options.out / "runs" / scenario.name / contender).resolve()),
+            windows_s=workload.windows_s,
+            codec=options.codec,
+            driver_memory=options.driver_memory,
+        )
+        entries[contender] = run_contender(spec, workload, right, options, progress, task)
+        progress.remove_task(task)
+        progress.console.print(report.line(contender, entries[contender]))
+    return {
+        "title": scenario.title,
+        "workload": {**asdict(workload), "text": str(workload), "batches": workload.batches, "tuples": workload.tuples},
+        "steady_from": workload.steady_from,
+        "expected": {name: answer.results for name, answer in right.items()},
+        "contenders": entries,
+    }
+
+
+def run_contender(
+    spec: Spec, workload: Workload, right: dict[str, Answer], options: Options, progress: Progress, task: Any
+) -> dict[str, Any]:
+    def show(batches: int, memory_bytes: float) -> None:
+        progress.update(task, completed=min(batches, workload.batches), memory=f"{memory_bytes / 2**30:.1f} GiB")
+
+    log = options.out / "logs" / f"{workload.name}-{spec.contender}.log"
+    measured = measure.run(spec, log, options.timeout_s, show)
+    entry: dict[str, Any] = {"failure": measured.failure, "peak_mib": round(measured.peak_bytes / 2**20)}
+    if measured.outcome is not None:
+        outcome = measured.outcome
+        batches_ms = slowest(list(outcome.batches_ms.values()))
+        entry |= {
+            "total_s": round(outcome.total_s, 3),
+            "tuples_per_s": round(workload.tuples / outcome.total_s),
+            "first_batch_ms": batches_ms[0] if batches_ms else None,
+            "later_batch_ms": median(batches_ms[1:]) if batches_ms[1:] else None,
+            "batches_ms": batches_ms,
+            "stages_ms": report.added(outcome.stages_ms),
+        }
+        entry |= check(spec, outcome, workload, right)
+    if not options.keep:
+        shutil.rmtree(spec.out, ignore_errors=True)
+    return entry
+
+
+def slowest(queries: list[list[float]]) -> list[float]:
+    """The time of each micro-batch; of queries side by side, the slowest one's."""
+    return [
+        max(times[batch] for times in queries if batch < len(times))
+        for batch in range(max(map(len, queries), default=0))
+    ]
+
+
+def check(spec: Spec, outcome: measure.Outcome, workload: Workload, right: dict[str, Answer]) -> dict[str, Any]:
+    """Whether all input was read and every answer is DuckDB's."""
+    wrong = []
+    if outcome.input_rows != workload.tuples:
+        wrong.append(f"read {outcome.input_rows:,} tuples of {workload.tuples:,}")
+    if spec.contender == "ceiling":
+        return {"wrong": wrong}
+    files = {name: inputs.result_files(Path(spec.out) / name) for name in right}
+    if outcome.counted is not None:
+        answers = {name: Answer(outcome.counted.get(name, 0)) for name in right}
+    else:
+        answers = {name: inputs.found(files[name], checksums=True) for name in right}
+    for name, answer in answers.items():
+        if answer.results != right[name].results:
+            wrong.append(f"{name}: {answer.results:,} results instead of {right[name].results:,}")
+        elif not answer.agrees(right[name]):
+            wrong.append(f"{name}: the count is right, the rows are not")
+    written = [path for paths in files.values() for path in paths]
+    return {
+        "wrong": wrong,
+        "results": sum(answer.results for answer in answers.values()),
+        "codec": inputs.codec_of(written),
+        "output_mib": round(sum(path.stat().st_size for path in written) / 2**20, 1),
+    }
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cores": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        "pyspark": pyspark.__version__,
+        "duckdb": duckdb.__version__,
+        "headrace": headrace.__version__,
+        "spark_cores": CORES,
+    }
+
+
+def arguments() -> argparse.Namespace:
+    heap_gb = min(MOST_HEAP_GB, int(psutil.virtual_memory().total * 0.6 / 2**30))
+    parser = argparse.ArgumentParser(prog="make bench", description="Headrace against Spark's own joins.")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does everything work?")
+    parser.add_argument("--only", default="", help="scenarios, by name: one,six,large,short,long")
+    parser.add_argument("--contenders", default="", help=f"some of {', '.join(ALL)}, headrace-counts")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"))
+    parser.add_argument("--codec", default="zstd", help="Parquet compression of every contender's results")
+    parser.add_argument("--driver-memory", default=f"{max(heap_gb, 1)}g", help="the JVM's heap limit, for all")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds a contender may take")
+    parser.add_argument("--keep", action="store_true", help="keep what the contenders wrote")
+    return parser.parse_args()
+
+
+def chosen(args: argparse.Namespace) -> list[Scenario]:
+    names = {name for name in args.only.split(",") if name}
+    who = {name for name in args.contenders.split(",") if name}
+    picked = [one for one in scenarios(args.quick) if not names or one.name in names]
+    if not who:
+        return picked
+    kept = [Scenario(one.title, one.workload, tuple(name for name in one.contenders if name in who)) for one in picked]
+    return [one for one in kept if one.contenders]
+
+
+def main() -> int:
+    args = arguments()
+    options = Options(args.out, args.codec, args.driver_memory, args.timeout, args.keep)
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    started = time.perf_counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[memory]}"))
+    done: dict[str, Any] = {}
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        for scenario in chosen(args):
+            console.print(f"[bold]{scenario.title}[/bold]: {scenario.workload}")
+            done[scenario.name] = run_scenario(scenario, options, progress)
+    results = {
+        "quick": args.quick,
+        "machine": machine(),
+        "codec": args.codec,
+        "driver_memory": args.driver_memory,
+        "scenarios": done,
+        "total_s": round(time.perf_counter() - started, 1),
+    }
+    results["ratios"] = report.ratios(results)
+    results["targets"] = report.targets(results)
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (args.out / "results.md").write_text(report.markdown(results))
+    report.draw(results, args.out / "bench.png")
+    report.show(results, console)
+    console.print(
+        f"total {results['total_s'] / 60:.1f} minutes; saved in {args.out}: results.json, results.md, bench.png"
+    )
+    return 1 if report.faults(results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
