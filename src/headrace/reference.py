@@ -444,7 +444,7 @@ def _fitting_decimal(one: Any, to: DataType) -> Value:
             return None
         return _EXACT.scaleb(Decimal(int(_nearest(shifted))), -to.scale)
     rounded = Decimal(one).quantize(_EXACT.scaleb(Decimal(1), -to.scale), ROUND_HALF_UP, _EXACT)
-    return rounded if abs(rounded) < 10 ** (to.precision - to.scale) else None
+    return rounded if rounded.copy_abs() < 10 ** (to.precision - to.scale) else None
 
 
 def _written(one: Any, source: DataType) -> str:

@@ -61,6 +61,6 @@ def through_numpy(function: Callable[..., npt.NDArray[Any]], *args: Datum) -> Da
     arrays = [as_array(arg, sizes[0] if sizes else 1) for arg in args]
     with np.errstate(all="ignore"):
         result = function(*(zeros_for_nulls(array) for array in arrays))
-    missing = ~np.logical_and.reduce([known(array) for array in arrays])
-    values = pa.array(result, mask=missing)
+    missing = [~known(array) for array in arrays if array.null_count]
+    values = pa.array(result, mask=np.logical_or.reduce(missing) if missing else None)
     return values if sizes else values[0]

@@ -84,7 +84,7 @@ def _equal(left: Datum, right: Datum) -> Datum:
     if pa.types.is_null(left.type):
         return pa.scalar(None, pa.bool_())
     same = pc.equal(left, right)
-    if pa.types.is_floating(left.type):
+    if pa.types.is_floating(left.type) and not (_sure(left) or _sure(right)):
         return pc.or_kleene(same, pc.and_kleene(pc.is_nan(left), pc.is_nan(right)))
     return same
 
@@ -93,9 +93,14 @@ def _less(left: Datum, right: Datum) -> Datum:
     if pa.types.is_null(left.type):
         return pa.scalar(None, pa.bool_())
     below = pc.less(left, right)
-    if pa.types.is_floating(left.type):
+    if pa.types.is_floating(left.type) and not _sure(right):
         return pc.or_kleene(below, pc.and_kleene(pc.is_nan(right), pc.invert(pc.is_nan(left))))
     return below
+
+
+def _sure(value: Datum) -> bool:
+    """Whether this DOUBLE is known not to be NaN, which spares looking for it."""
+    return isinstance(value, pa.Scalar) and (not value.is_valid or value.as_py() == value.as_py())
 
 
 def _among(value: Datum, *candidates: Datum) -> Datum:

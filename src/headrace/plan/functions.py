@@ -8,6 +8,23 @@ What an operation gives where SQL engines disagree, so that no row can stop a st
   x / y        always DOUBLE; NULL when y is 0          x % y       NULL when y is 0; the sign of x
   integers     + - * give BIGINT and wrap round         CAST        NULL when the value cannot be converted
   NaN          equals itself and is above all numbers   SQRT, LN    NULL outside their domain
+  ROUND, CAST  halves go away from zero                 POWER       infinity or NaN outside its domain, as in C
+  times        NULL outside the years 1 to 9999         DATE_TRUNC  weeks start on Monday; NULL for an unknown unit
+  GREATEST     skips NULLs, and so does LEAST           LIKE        no escape; % and _ match line breaks too
+  strings      are code points in code point order      UPPER       one letter for one letter, and so does LOWER
+  REPLACE      of the empty string changes nothing      TRIM        takes away spaces and nothing else
+  SUBSTRING    counts from 1, or from the end when the start is negative; what lies outside the string is empty:
+               ('hello', 0, 3) is 'he', ('hello', -7, 3) is 'h', and a length below 1 gives ''
+
+CAST reads strings so, spaces around them aside, and gives NULL for all others:
+  BOOLEAN      true t yes y 1, false f no n 0, in any case
+  INT, BIGINT  digits with or without a sign; no point, no exponent
+  DECIMAL      digits with or without a sign and a point; what has too many places is rounded
+  DOUBLE       the same with or without an exponent; inf, infinity, nan
+  DATE         2026-02-01
+  TIMESTAMP    2026-02-01; T or a space and 10:00, 10:00:00 or 10:00:00.5 may follow, and Z or +01:00; it is UTC without
+and writes them as true, 12, 1.50 (all places of a DECIMAL), 0.1 (the shortest text of a DOUBLE), 2026-02-01 and
+2026-02-01 10:00:00.5.
 """
 
 from __future__ import annotations
