@@ -99,7 +99,7 @@ def parse_timestamp(text: str) -> dt.datetime:
 
 def _text(text: str) -> str:
     if not text.strip():
-        raise SettingError("it cannot be empty")
+        raise SettingError("it is empty: write a name between the quotes")
     return text
 
 

@@ -168,4 +168,4 @@ class _State:
 def _parted(complaint: str) -> tuple[str, str]:
     """``setting x: what is wrong: what to write`` as message and hint."""
     message, parting, hint = complaint.rpartition(": ")
-    return (message, hint) if parting and message.count(": ") else (complaint, "")
+    return (message, hint) if parting and message.count(": ") else (complaint, "write another value")

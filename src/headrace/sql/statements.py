@@ -93,7 +93,7 @@ def read_statement(source: SqlText, tokens: list[Token]) -> Statement:
             "WITH before SELECT is not supported", reader.span, "write the inner query's conditions in this one"
         )
     word = source.shown(reader.span)
-    near = nearest(word, [head.partition(" ")[0] for head in _HEADS])
+    near = nearest(word, [head.partition(" ")[0] for head in _HEADS], likeness=0.75)
     hint = f"did you mean {near}?" if near is not None else f"a statement begins with {', '.join(_HEADS)}"
     raise source.error(f"{word} does not begin a statement", reader.span, hint)
 

@@ -65,14 +65,14 @@ class SqlText:
         return UnsupportedError(message, self.text, self.place(span), hint)
 
 
-def nearest(word: str, names: Iterable[str]) -> str | None:
+def nearest(word: str, names: Iterable[str], likeness: float = 0.65) -> str | None:
     """The name most like a word, case aside, or None if none is like it.
 
     >>> nearest("temprature", ["humidity", "temperature"])
     'temperature'
     """
     by_lower = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=likeness)
     return by_lower[found[0]] if found else None
 
 
