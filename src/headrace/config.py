@@ -69,6 +69,15 @@ def _bytes(text: str) -> int:
     return int(float(match.group(1)) * _BYTES[match.group(2).lower()])
 
 
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in allowed:
+            raise SettingError(f"{text!r} is not allowed: write one of {', '.join(allowed)}")
+        return text.lower()
+
+    return parse
+
+
 def _path(text: str) -> str:
     if not text.strip():
         raise SettingError("a path cannot be empty")
@@ -107,6 +116,9 @@ class Settings:
         1000, _whole(1, 10**6), "files of one stream in a micro-batch, unless the stream sets its own"
     )
     merge_fanout: int = _setting(4, _whole(2, 64), "segments of one size that are merged into one of the next")
+    compression: str = _setting(
+        "snappy", _one_of("snappy", "zstd", "lz4", "none"), "codec of the Parquet files written"
+    )
     console_rows: int = _setting(10, _whole(1, 1000), "rows of a micro-batch that the console sink prints")
 
     @staticmethod

@@ -63,7 +63,7 @@ class DataType:
     def __str__(self) -> str:
         if self.kind is TypeKind.DECIMAL:
             return f"DECIMAL({self.precision}, {self.scale})"
-        return self.kind.value
+        return str(self.kind.value)
 
     @property
     def is_numeric(self) -> bool:

@@ -32,7 +32,9 @@ from headrace.plan.expressions import ColumnRef
 from headrace.plan.sharing import Group, Input, SharedPlan
 
 ORDER = "__order"
-"""Column with each row's place in its source's arrival order; absent where the source has none."""
+"""Column that tells chunks apart: a chunk's place in arrival order, shifted left by ``ORDER_SHIFT``, and below it any
+number that differs between chunks of one place. Absent where the source has no order."""
+ORDER_SHIFT = 20
 CORRUPT = "__corrupt"
 """Column with the text of a row that could not be read as its schema says; null for all others."""
 MALFORMED = "malformed"
@@ -167,7 +169,7 @@ def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
     orders = rows.column(ORDER).to_numpy(zero_copy_only=False)
     cuts = [0, *(np.flatnonzero(orders[1:] != orders[:-1]) + 1), len(orders)]
     for begin, end in pairwise(cuts):
-        yield rows.slice(begin, end - begin), int(orders[begin])
+        yield rows.slice(begin, end - begin), int(orders[begin]) >> ORDER_SHIFT
 
 
 def _reader(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:
@@ -215,6 +217,11 @@ def dead_letters(stream: StreamId, reason: str, rows: pa.RecordBatch) -> pa.Reco
     texts = [json.dumps(row, default=str, ensure_ascii=False) for row in shown]
     columns = [[str(stream)] * len(texts), [reason] * len(texts), texts]
     return pa.RecordBatch.from_arrays([pa.array(one, pa.string()) for one in columns], schema=DEAD_LETTERS)
+
+
+def dead_letters_from(letters: pa.RecordBatch) -> list[str]:
+    """The letters as lines of JSON."""
+    return [json.dumps({**one, "row": json.loads(one["row"])}, ensure_ascii=False) for one in letters.to_pylist()]
 
 
 def _readable(row: dict[str, object]) -> object:

@@ -1,0 +1,89 @@
+"""A checkpoint's identity: what must stay the same from one run on it to the next, and the control directory.
+
+CHECKPOINT/headrace.json    program, shards, streams
+CHECKPOINT/control/         messages to the running shards, read as a stream of their own
+CHECKPOINT/spark/           Spark's own: offsets, commits, state
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import StateError
+from headrace.spark.staging import check_writable
+
+PROGRAM = "headrace"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An opened checkpoint. ``labels``: the shuffle keys that put each shard on a partition of its own."""
+
+    directory: Path
+    id: str
+    labels: tuple[int, ...]
+
+    @property
+    def spark(self) -> Path:
+        return self.directory / "spark"
+
+    @property
+    def control(self) -> Path:
+        return self.directory / "control"
+
+    def say_end(self) -> None:
+        """Tells every shard that the input has ended."""
+        aside = self.control / f".{uuid.uuid4().hex}"
+        aside.write_text("end\n")
+        aside.rename(self.control / f"end-{uuid.uuid4().hex}")
+
+
+def open_checkpoint(directory: Path, streams: Sequence[str], labels: tuple[int, ...]) -> Checkpoint:
+    """Creates the checkpoint, or checks that it belongs to this program and was made with these shards and streams."""
+    file = directory / "headrace.json"
+    check_writable(directory)
+    if not file.exists():
+        if any(not entry.name.startswith(".") for entry in directory.iterdir()):
+            raise StateError(
+                f"{directory} is not empty and is not a checkpoint of Headrace: give --checkpoint another directory"
+            )
+        return _create(file, streams, labels)
+    told = _read(file)
+    made = tuple(told["labels"])
+    if len(made) != len(labels):
+        raise StateError(
+            f"the checkpoint {directory} was made with {len(made)} shards, not {len(labels)}: "
+            f"write SET shards = {len(made)}, or give --checkpoint a new directory"
+        )
+    if told["streams"] != list(streams):
+        raise StateError(
+            f"the checkpoint {directory} reads the streams {', '.join(told['streams'])}; this program declares "
+            f"{', '.join(streams)}. Queries may change from run to run, streams may not: restore them, "
+            "or give --checkpoint a new directory"
+        )
+    return Checkpoint(directory, told["id"], made)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(file.read_text())
+    except ValueError:
+        raise StateError(f"{file} cannot be read: it is not what Headrace wrote") from None
+    if not isinstance(told, dict) or told.get("program") != PROGRAM:
+        raise StateError(f"{file} was not written by Headrace: give --checkpoint another directory")
+    return told
+
+
+def _create(file: Path, streams: Sequence[str], labels: tuple[int, ...]) -> Checkpoint:
+    checkpoint = Checkpoint(file.parent, uuid.uuid4().hex, labels)
+    checkpoint.control.mkdir()
+    told = {"program": PROGRAM, "version": 1, "id": checkpoint.id, "labels": labels, "streams": list(streams)}
+    aside = file.with_name(".headrace.json")
+    aside.write_text(json.dumps(told, indent=2) + "\n")
+    aside.rename(file)
+    return checkpoint

@@ -1,0 +1,73 @@
+"""Envelopes as Spark rows: what crosses the shuffle from pack to shard, and back from shard to driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
+
+import pandas as pd
+import pyarrow as pa
+
+from headrace.engine.packing import Envelope, Kind
+
+ENVELOPE_DDL = (
+    "shard int, kind int, stream string, `group` int, input int, `order` bigint, first_us bigint, newest_us bigint, "
+    "arrived_us bigint, rows bigint, malformed bigint, payload binary"
+)
+_ENVELOPE_ARROW = pa.schema(
+    [
+        ("shard", pa.int32()), ("kind", pa.int32()), ("stream", pa.string()), ("group", pa.int32()),
+        ("input", pa.int32()), ("order", pa.int64()), ("first_us", pa.int64()), ("newest_us", pa.int64()),
+        ("arrived_us", pa.int64()), ("rows", pa.int64()), ("malformed", pa.int64()), ("payload", pa.binary()),
+    ]
+)  # fmt: skip
+
+REPORT_DDL = "kind string, shard int, queries array<string>, rows bigint, detail string, payload binary"
+_REPORT_COLUMNS = ["kind", "shard", "queries", "rows", "detail", "payload"]
+
+STAGED, ROWS, DEAD, TOLD = "staged", "rows", "dead", "told"
+"""Kinds of report: a staged part, result rows, dead letters, a shard's statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One message from a shard to the driver; which fields matter depends on the kind."""
+
+    kind: str
+    shard: int
+    queries: tuple[str, ...] = ()
+    rows: int = 0
+    detail: str = ""
+    payload: bytes = b""
+
+
+def to_arrow(envelopes: Iterable[Envelope], labels: tuple[int, ...]) -> pa.RecordBatch:
+    """Envelopes as a batch, addressed by the shards' labels."""
+    rows = [(labels[one.shard], int(one.kind), *_fields(one)) for one in envelopes]
+    columns = [
+        pa.array(values, kind.type) for values, kind in zip(zip(*rows, strict=True), _ENVELOPE_ARROW, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ENVELOPE_ARROW)
+
+
+def _fields(one: Envelope) -> tuple[object, ...]:
+    return (
+        one.stream, one.group, one.input, one.order, one.first_us, one.newest_us,
+        one.arrived_us, one.rows, one.malformed, memoryview(one.payload).tobytes(),
+    )  # fmt: skip
+
+
+def from_pandas(frames: Iterable[pd.DataFrame], shard: int) -> Iterator[Envelope]:
+    """The envelopes that reached a shard."""
+    for frame in frames:
+        for row in frame.itertuples(index=False):
+            yield Envelope(
+                shard, Kind(int(row.kind)), row.stream, int(row.group), int(row.input), int(row.order),
+                int(row.first_us), int(row.newest_us), int(row.arrived_us), int(row.rows), int(row.malformed),
+                row.payload,
+            )  # fmt: skip
+
+
+def to_pandas(reports: Iterable[Report]) -> pd.DataFrame:
+    rows = [(*astuple(one)[:2], list(one.queries), one.rows, one.detail, one.payload) for one in reports]
+    return pd.DataFrame(rows, columns=_REPORT_COLUMNS)

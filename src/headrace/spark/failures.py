@@ -1,0 +1,31 @@
+"""A failed streaming query in words a user can act on; the whole story goes to a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from headrace.errors import HeadraceError, InvariantError, SourceError, StateError
+
+_OURS = re.compile(r"headrace\.errors\.(\w+): (.*)")
+_CONDITION = re.compile(r"\[([A-Z_.0-9]+)\] ([^\n]*)")
+_ERRORS: dict[str, type[HeadraceError]] = {one.__name__: one for one in (StateError, SourceError)}
+_SOURCE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND", "PARQUET_COLUMN_DATA_TYPE_MISMATCH")
+
+
+def explained_failure(error: Exception, directory: Path) -> HeadraceError:
+    """The cause in one message, naming the file that holds the rest."""
+    text = str(error)
+    log = directory / "failure.log"
+    log.write_text(text)
+    where = f" (all of it is in {log})"
+    ours = _OURS.findall(text)
+    if ours:
+        name, message = ours[-1]
+        return _ERRORS.get(name, InvariantError)(message + where)
+    conditions = [(code, message) for code, message in _CONDITION.findall(text) if code != "STREAM_FAILED"]
+    for code, message in conditions:
+        if code.startswith(_SOURCE_CONDITIONS):
+            return SourceError(f"a source file cannot be read: {message}{where}")
+    first = conditions[-1][1] if conditions else text.strip().splitlines()[0]
+    return HeadraceError(f"the streaming query failed: {first}{where}")

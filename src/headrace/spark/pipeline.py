@@ -1,0 +1,150 @@
+"""The one streaming query: pack -> shard -> route, for all registered queries.
+
+      sources --mapInArrow: pack--> envelopes --groupBy(shard): transformWithState--> reports --foreachBatch--> sinks
+      control --mapInArrow-------->
+
+Owns: how the DataFrames are put together, and what happens with a micro-batch's reports (``Router``); everything else
+is in the shard. Invariant: sources are in catalog order with the control stream last, so that offsets fit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from rich.console import Console
+from rich.table import Table
+
+from headrace.engine.packing import dead_letters_from
+from headrace.engine.segments import unpack_batch
+from headrace.model import QueryId, Schema
+from headrace.plan.sharing import SharedPlan
+from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, REPORT_DDL, ROWS, STAGED, TOLD
+from headrace.spark.metrics import BatchFacts, RunMetrics
+from headrace.spark.pack import ender, packer
+from headrace.spark.processor import HostOptions, ShardProcessor
+from headrace.spark.sources import ddl
+from headrace.spark.staging import STAGING, StagedPart, batch_name, publish
+
+Callback = Callable[[str, DataFrame, int], object]
+"""A sink in Python: (query, its rows of the micro-batch, the micro-batch's number)."""
+
+DEAD_LETTERS_DIRECTORY = "_dead_letters"
+
+
+def shard_labels(spark: SparkSession, shards: int) -> tuple[int, ...]:
+    """For each shard a key that Spark's hash partitioning puts on a partition of its own."""
+    placed: dict[int, int] = {}
+    tried = 0
+    while len(placed) < shards:
+        candidates = spark.range(tried, tried + 64 * shards).selectExpr(
+            "cast(id AS int) AS label", f"pmod(hash(cast(id AS int)), {shards}) AS place"
+        )
+        for row in candidates.collect():
+            placed.setdefault(row.place, row.label)
+        tried += 64 * shards
+    return tuple(placed[place] for place in range(shards))
+
+
+def pipeline(plan: SharedPlan, frames: Sequence[DataFrame], control: DataFrame, options: HostOptions) -> DataFrame:
+    """The reports of all shards, as one streaming DataFrame."""
+    packed = [
+        frame.mapInArrow(packer(plan, stream, options.labels), ENVELOPE_DDL)
+        for stream, frame in zip(plan.catalog.streams, frames, strict=True)
+    ]
+    packed.append(control.mapInArrow(ender(options.labels), ENVELOPE_DDL))
+    envelopes = reduce(DataFrame.unionAll, packed)
+    return envelopes.groupBy("shard").transformWithStateInPandas(
+        statefulProcessor=ShardProcessor(plan, options),
+        outputStructType=REPORT_DDL,
+        outputMode="append",
+        timeMode="none",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sinks:
+    """Where each query's rows go; a query is in exactly one of these, or is only counted."""
+
+    out: Path
+    directories: dict[str, Path]
+    consoles: dict[str, Schema]
+    callbacks: dict[str, tuple[Schema, Callback]]
+    console_rows: int
+
+
+class Router:
+    """Brings a micro-batch's reports to the sinks, then counts it. Called by Spark, once or (after a crash) again."""
+
+    def __init__(self, sinks: Sinks, metrics: RunMetrics, console: Console) -> None:
+        self._sinks = sinks
+        self._metrics = metrics
+        self._console = console
+
+    def __call__(self, reports: DataFrame, batch: int) -> None:
+        began_s = time.time()
+        if self._sinks.callbacks:
+            reports = reports.persist()
+        try:
+            self._route(reports, batch, began_s)
+        finally:
+            if self._sinks.callbacks:
+                reports.unpersist()
+
+    def _route(self, reports: DataFrame, batch: int, began_s: float) -> None:
+        shipped = sf.col("kind") == ROWS
+        kept_away = shipped & sf.arrays_overlap("queries", sf.array(*map(sf.lit, self._sinks.callbacks or [""])))
+        rows = reports.where(~kept_away).collect()
+        staged = [StagedPart(row.detail, tuple(row.queries), row.rows) for row in rows if row.kind == STAGED]
+        publish(batch, staged, self._sinks.directories)
+        self._keep_dead_letters(batch, [bytes(row.payload) for row in rows if row.kind == DEAD])
+        for query, (schema, callback) in self._sinks.callbacks.items():
+            mine = reports.where(shipped & sf.array_contains("queries", query))
+            callback(query, mine.mapInArrow(_unpacked, ddl(schema)), batch)
+        self._print(batch, [row for row in rows if row.kind == ROWS])
+        shutil.rmtree(self._sinks.out / STAGING / batch_name(batch), ignore_errors=True)
+        told = tuple((row.shard, json.loads(row.detail)) for row in rows if row.kind == TOLD)
+        self._metrics.add(BatchFacts(batch, began_s, time.time(), told))
+
+    def _keep_dead_letters(self, batch: int, payloads: Iterable[bytes]) -> None:
+        """One file of JSON lines a micro-batch, renamed into place."""
+        lines = [line for payload in payloads for line in dead_letters_from(unpack_batch(payload))]
+        if not lines:
+            return
+        directory = self._sinks.out / DEAD_LETTERS_DIRECTORY
+        directory.mkdir(parents=True, exist_ok=True)
+        aside = directory / f".{batch_name(batch)}"
+        aside.write_text("".join(f"{line}\n" for line in lines))
+        aside.rename(directory / f"{batch_name(batch)}.jsonl")
+
+    def _print(self, batch: int, rows: Sequence[object]) -> None:
+        for query, schema in self._sinks.consoles.items():
+            mine = [row for row in rows if query in row.queries]  # type: ignore[attr-defined]
+            total = sum(row.rows for row in mine)  # type: ignore[attr-defined]
+            if not total:
+                continue
+            table = Table(*schema.names, title=f"{query}: {total} rows in micro-batch {batch}", title_justify="left")
+            shown = [one for row in mine for one in unpack_batch(bytes(row.payload)).to_pylist()]  # type: ignore[attr-defined]
+            for one in shown[: self._sinks.console_rows]:
+                table.add_row(*(str(value) for value in one.values()))
+            self._console.print(table)
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Result rows out of their payloads."""
+    for batch in batches:
+        for payload in batch.column("payload"):
+            yield unpack_batch(payload.as_buffer())
+
+
+def sinks_by_query(plan: SharedPlan) -> dict[QueryId, Schema]:
+    """Each query's output columns."""
+    return {member.query: cls.schema for group in plan.groups for cls in group.classes for member in cls.members}

@@ -1,0 +1,345 @@
+"""The public way in: :class:`Engine` takes streams and SQL, ``start`` gives a :class:`Run`.
+
+    engine = Engine(spark)
+    engine.stream("clicks", clicks_df, time="ts")
+    engine.sql("CREATE QUERY pairs AS SELECT ... FROM clicks a, views b WHERE a.user = b.user WINDOW 10 SECONDS")
+    run = engine.start(out="results")
+    run.stats(); run.explain(); run.stop()
+
+Owns: settings in their order of strength, the Spark session's configuration, and the life of the streaming query.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
+from rich.console import Console
+
+from headrace.config import Settings, from_environment, parse_duration
+from headrace.engine.arrow_types import data_type
+from headrace.engine.output import Cut
+from headrace.engine.shard import ShardOptions
+from headrace.errors import PlanError, SettingError, SourceError
+from headrace.model import Catalog, Column, QueryId, Schema, Stream, StreamId
+from headrace.plan.explain import explain
+from headrace.plan.queries import Query
+from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
+from headrace.spark.cache import SegmentCache, default_root
+from headrace.spark.checkpoint import Checkpoint, open_checkpoint
+from headrace.spark.failures import explained_failure
+from headrace.spark.metrics import RunMetrics
+from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, shard_labels, sinks_by_query
+from headrace.spark.processor import HostOptions
+from headrace.spark.sources import check_files, needed_columns, source_frame
+from headrace.spark.staging import STAGING, check_writable
+from headrace.sql import Script, read_script
+from headrace.stats import RunStats
+
+_QUERY_CONF = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+}
+"""What the streaming query needs of Spark; put in place while it starts, then restored."""
+
+
+def local_session() -> SparkSession:
+    """A Spark session on this machine, quiet, whose workers run this Python."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        SparkSession.builder.master("local[*]")
+        .appName("headrace")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+class Engine:
+    """Streams and queries, ready to be started as one Spark streaming query."""
+
+    def __init__(self, spark: SparkSession | None = None, settings: Settings | None = None) -> None:
+        self._spark = spark
+        self._settings = settings if settings is not None else from_environment()
+        self._given = settings is not None
+        self._catalog = Catalog()
+        self._queries: tuple[Query, ...] = ()
+        self._frames: dict[StreamId, DataFrame] = {}
+        self._callbacks: dict[str, Callback] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; a local one is made when none was given."""
+        if self._spark is None:
+            self._spark = local_session()
+        return self._spark
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def stream(self, name: str, df: DataFrame, *, time: str, max_delay: str = "0 seconds") -> None:
+        """Registers any streaming DataFrame as a stream; ``time`` is its event-time column."""
+        if not df.isStreaming:
+            raise SourceError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
+        schema = _schema_of(name, df.schema)
+        options = (("connector", "dataframe"),)
+        stream = Stream(StreamId(name), schema, time, parse_duration(max_delay), options)
+        self._catalog = self._catalog.with_stream(stream)
+        self._frames[stream.name] = df
+
+    def sql(self, text: str) -> Script:
+        """Takes statements; what they declare is added to what is there."""
+        script = read_script(text, self._catalog, self._queries)
+        self._catalog, self._queries = script.catalog, script.queries
+        for name, value in script.settings:
+            self._settings = self._settings.with_text(name, value)
+        return script
+
+    def sink(self, query: str, callback: Callback) -> None:
+        """Sends a query's rows to a function ``(query, DataFrame, batch)``, called for every micro-batch."""
+        if query not in {one.name for one in self._queries}:
+            raise PlanError(f"there is no query {query} to send to a callback")
+        self._callbacks[query] = callback
+
+    def plan(self) -> SharedPlan:
+        return share(self._catalog, self._queries)
+
+    def explain(self, queries: Sequence[QueryId] | None = None) -> str:
+        """The shared plan as text."""
+        return explain(self.plan(), self._settings.shards, queries)
+
+    def start(
+        self,
+        out: str | Path | None = None,
+        *,
+        checkpoint: str | Path | None = None,
+        once: bool = False,
+        console: Console | None = None,
+    ) -> Run:
+        """Starts everything as one streaming query. ``once``: takes the input there is, releases all, and stops."""
+        if not self._queries:
+            raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT ...")
+        for stream in self._catalog.streams:
+            check_files(stream)
+        plan = self.plan()
+        directory = _output_directory(out, plan, self._callbacks)
+        sinks = _sinks(plan, directory, self._callbacks, self._settings.console_rows)
+        for one in {directory, *(path.parent for path in sinks.directories.values())}:
+            check_writable(one)
+        settings = self._settings
+        where = checkpoint or settings.checkpoint or directory / "_checkpoint"
+        names = [stream.name for stream in self._catalog.streams]
+        opened = open_checkpoint(Path(where), names, shard_labels(self.spark, settings.shards))
+        metrics = RunMetrics(plan.queries, tuple(names), time.time())
+        query = self._start_query(plan, sinks, opened, metrics, console or Console(), once=once)
+        return Run(query, explain(plan, settings.shards), metrics, opened, self._cache(opened), once=once)
+
+    def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
+        root = Path(self._settings.cache_dir) if self._settings.cache_dir else default_root()
+        return SegmentCache(root, checkpoint.id, self._settings.cache_bytes)
+
+    def _start_query(
+        self, plan: SharedPlan, sinks: Sinks, opened: Checkpoint, metrics: RunMetrics, console: Console, *, once: bool
+    ) -> StreamingQuery:
+        settings = self._settings
+        shutil.rmtree(sinks.out / STAGING, ignore_errors=True)
+        cut = Cut.WINDOWS if settings.shards == 1 else Cut.BANDS
+        options = HostOptions(
+            labels=opened.labels,
+            shard=ShardOptions(cut=cut, merge_fanout=settings.merge_fanout),
+            cache=self._cache(opened),
+            out=str(sinks.out.absolute()),
+            staged=frozenset(sinks.directories),
+            called=frozenset(sinks.callbacks),
+            compression=settings.compression,
+            console_rows=settings.console_rows,
+        )
+        first_us = time.time_ns() // 1000
+        with _configured(self.spark, {**_QUERY_CONF, "spark.sql.shuffle.partitions": str(settings.shards)}):
+            frames = [self._frame(plan, stream, first_us) for stream in self._catalog.streams]
+            control = self.spark.readStream.format("text").load(str(opened.control))
+            reports = pipeline(plan, frames, control, options)
+            writer = reports.writeStream.foreachBatch(Router(sinks, metrics, console))
+            interval = f"{0 if once else settings.trigger_us} microseconds"
+            return (
+                writer.option("checkpointLocation", str(opened.spark))
+                .queryName(f"headrace-{opened.id[:8]}")
+                .trigger(processingTime=interval)
+                .start()
+            )
+
+    def _frame(self, plan: SharedPlan, stream: Stream, first_us: int) -> DataFrame:
+        given = self._frames.get(stream.name)
+        if given is None:
+            return source_frame(self.spark, plan, stream, self._settings, first_us)
+        return given.select(*(f"`{name}`" for name in needed_columns(plan, stream)))
+
+
+class Run:
+    """A running pipeline."""
+
+    def __init__(
+        self,
+        query: StreamingQuery,
+        plan_text: str,
+        metrics: RunMetrics,
+        checkpoint: Checkpoint,
+        cache: SegmentCache,
+        *,
+        once: bool,
+    ) -> None:
+        self._query = query
+        self._plan_text = plan_text
+        self._metrics = metrics
+        self._checkpoint = checkpoint
+        self._cache = cache
+        self._failure: Exception | None = None
+        self._ended = threading.Event()
+        self._stopping = False
+        work = self._drain if once else self._follow
+        self._thread = threading.Thread(target=self._guarded, args=(work,), name="headrace-run", daemon=True)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        """Takes all input there is, tells the shards that it has ended, and stops."""
+        self._query.processAllAvailable()
+        if not self._stopping:
+            self._checkpoint.say_end()
+            self._query.processAllAvailable()
+        self._query.stop()
+
+    def _follow(self) -> None:
+        self._query.awaitTermination()
+
+    def _guarded(self, work: Any) -> None:
+        try:
+            work()
+        except StreamingQueryException as error:
+            self._failure = explained_failure(error, self._checkpoint.directory)
+        except Exception as error:  # noqa: BLE001 - handed to the caller of wait(), whichever thread that is
+            self._failure = error
+        finally:
+            self._ended.set()
+
+    @property
+    def is_active(self) -> bool:
+        return not self._ended.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits for the end; True when it has come. A failure of the pipeline is raised here."""
+        ended = self._ended.wait(timeout_s)
+        if ended:
+            self._thread.join()
+            if self._failure is not None and not self._stopping:
+                raise self._failure
+        return ended
+
+    def stop(self) -> None:
+        """Ends the run after the micro-batch under way; the checkpoint can be gone on with."""
+        self._stopping = True
+        self._query.stop()
+        self._ended.wait(60)
+        self._cache.clear()
+
+    def explain(self) -> str:
+        return self._plan_text
+
+    def stats(self) -> RunStats:
+        return self._metrics.snapshot(time.time(), self._last_batch_ms())
+
+    def _last_batch_ms(self) -> float:
+        progress = self._query.lastProgress
+        return float(progress["durationMs"].get("triggerExecution", 0)) if progress else 0.0
+
+    def history(self) -> list[dict[str, Any]]:
+        """The last micro-batches: number, time in all, and time by stage (milliseconds)."""
+        stages = self._metrics.stages()
+        done = [one for one in self._query.recentProgress if one["batchId"] in stages]
+        return [
+            {
+                "batch": one["batchId"],
+                "rows": one["numInputRows"],
+                "batch_ms": one["durationMs"].get("triggerExecution", 0),
+                "spark_ms": dict(one["durationMs"]),
+                "stage_ms": stages[one["batchId"]],
+            }
+            for one in done
+        ]
+
+
+def _schema_of(name: str, schema: StructType) -> Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    columns = []
+    for one in to_arrow_schema(schema):
+        try:
+            columns.append(Column(one.name, data_type(one.type)))
+        except (PlanError, KeyError, ValueError):
+            raise SourceError(
+                f"column {one.name} of stream {name} is {one.type}, which Headrace does not take: cast or drop it"
+            ) from None
+    return Schema(tuple(columns))
+
+
+def _output_directory(out: str | Path | None, plan: SharedPlan, callbacks: dict[str, Callback]) -> Path:
+    if out is not None:
+        return Path(out).absolute()
+    homeless = [query for query, into in plan.sinks if query not in callbacks and not into]
+    if homeless:
+        raise SettingError(f"query {homeless[0]} has nowhere to write to: give out=DIR, an INTO clause or a callback")
+    return Path(tempfile.mkdtemp(prefix="headrace-out-"))
+
+
+def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_rows: int) -> Sinks:
+    schemas = sinks_by_query(plan)
+    directories: dict[str, Path] = {}
+    consoles: dict[str, Schema] = {}
+    for query, into in plan.sinks:
+        connector = dict(into).get("connector", "parquet")
+        if query in callbacks or delivery_of(into) is Delivery.COUNT:
+            continue
+        if connector == "console":
+            consoles[query] = schemas[query]
+        else:
+            directories[query] = Path(dict(into).get("path") or out / query).absolute()
+    called = {query: (schemas[QueryId(query)], callback) for query, callback in callbacks.items()}
+    return Sinks(out, directories, consoles, called, console_rows)
+
+
+@contextmanager
+def _configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """Spark's configuration while a query starts; the session's own comes back afterwards."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)

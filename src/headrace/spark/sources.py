@@ -1,0 +1,134 @@
+"""Sources: a declared stream as a Spark streaming DataFrame of the columns that some query needs.
+
+Files arrive in modification order, rows in file order: column ``__order`` says so. Generators and DataFrames given
+through the API have no order that can be seen; there a micro-batch arrives at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.config import Settings
+from headrace.engine.arrow_types import arrow_type
+from headrace.engine.packing import CORRUPT, ORDER, ORDER_SHIFT
+from headrace.errors import SourceError
+from headrace.model import Schema, Stream
+from headrace.plan.connectors import SOURCES
+from headrace.plan.expressions import columns_of
+from headrace.plan.sharing import SharedPlan
+from headrace.spark.generator import generator_reader
+
+_CHECKED_FILES = 200
+"""Parquet files whose schema is looked at before a run starts."""
+
+
+def ddl(schema: Schema) -> str:
+    """The columns as Spark's DDL."""
+    return ", ".join(f"`{column.name}` {column.type}" for column in schema)
+
+
+def source_frame(spark: SparkSession, plan: SharedPlan, stream: Stream, settings: Settings, first_us: int) -> DataFrame:
+    """The stream's rows, with the columns that the plan needs of it."""
+    connector = stream.option("connector")
+    frame = (
+        generator_reader(spark, stream, first_us) if connector == "generator" else _file_frame(spark, stream, settings)
+    )
+    extra = [name for name in (ORDER, CORRUPT) if name in frame.columns]
+    return frame.select(*(f"`{name}`" for name in needed_columns(plan, stream)), *extra)
+
+
+def needed_columns(plan: SharedPlan, stream: Stream) -> list[str]:
+    """The time, and what any input of the plan carries, filters by or joins on."""
+    needed = {stream.time}
+    for group in plan.groups:
+        for reader in group.inputs:
+            if reader.stream == stream.name:
+                needed.update(reader.schema.names)
+                needed.update(ref.name for one in (*reader.keys, *reader.pushed) for ref in columns_of(one))
+    return [column.name for column in stream.schema if column.name in needed]
+
+
+def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> DataFrame:
+    options = SOURCES["files"].values(stream.options)
+    path, file_format = str(options["path"]), str(options["format"])
+    per_batch = options["max_files_per_batch"] or settings.max_files_per_batch
+    schema = ddl(stream.schema)
+    reader = spark.readStream.format(file_format).option("maxFilesPerTrigger", int(per_batch))  # type: ignore[arg-type]
+    if file_format != "parquet":
+        schema += f", `{CORRUPT}` string"
+        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
+        reader = reader.option("timeZone", "UTC")
+    if file_format == "csv":
+        reader = reader.option("header", str(options["header"]).lower())
+    try:
+        frame = reader.schema(schema).load(path)
+    except AnalysisException as error:
+        raise SourceError(f"stream {stream.name} cannot read {path}: {first_line(error)}") from None
+    # Below the modification time, anything that tells files apart.
+    order = (
+        f"shiftleft(unix_millis(_metadata.file_modification_time), {ORDER_SHIFT})"
+        f" | (xxhash64(_metadata.file_path) & {(1 << ORDER_SHIFT) - 1})"
+    )
+    return frame.selectExpr("*", f"{order} AS {ORDER}")
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def check_files(stream: Stream) -> None:
+    """Refuses, before anything runs, a directory that is not there or Parquet files that lack a declared column."""
+    if stream.option("connector") != "files":
+        return
+    path = str(stream.option("path"))
+    if "://" in path or any(mark in path for mark in "*?[{"):
+        return  # another file system, or a pattern: Spark itself will say
+    directory = Path(path)
+    if not directory.exists():
+        raise SourceError(f"stream {stream.name}: there is no {path}. Create the directory, or correct path = '{path}'")
+    if stream.option("format") == "parquet":
+        files = sorted(directory.glob("*.parquet"))[:_CHECKED_FILES] if directory.is_dir() else [directory]
+        for file in files:
+            _check_parquet(stream, file)
+
+
+def _check_parquet(stream: Stream, file: Path) -> None:
+    try:
+        found = pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"stream {stream.name}: {file} is not a Parquet file ({first_line(error)})") from None
+    names = {name.lower(): name for name in found.names}
+    for column in stream.schema:
+        if column.name.lower() not in names:
+            raise SourceError(
+                f"stream {stream.name}: {file} has no column {column.name} (it has {', '.join(found.names)}). "
+                f"Correct the columns of CREATE STREAM {stream.name}, or move the file away"
+            )
+        kind = found.field(names[column.name.lower()]).type
+        if not _readable_as(kind, arrow_type(column.type)):
+            raise SourceError(
+                f"stream {stream.name}: column {column.name} of {file} is {kind}, declared {column.type}. "
+                f"Correct the type in CREATE STREAM {stream.name}, or move the file away"
+            )
+
+
+def _readable_as(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """What Spark's Parquet reader converts without loss."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_timestamp(wanted):
+        return bool(pa.types.is_timestamp(found))
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(found)) and found.bit_width <= wanted.bit_width
+    if pa.types.is_floating(wanted):
+        return bool(pa.types.is_floating(found))
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    if pa.types.is_decimal(wanted):
+        return bool(pa.types.is_decimal(found)) and found.scale == wanted.scale and found.precision <= wanted.precision
+    return bool(found == wanted)
