@@ -24,6 +24,7 @@ class HeadraceTokenizer(glot_tokens.Tokenizer):  # type: ignore[misc]
 
     IDENTIFIERS = ['"', "`"]  # noqa: RUF012
     NESTED_COMMENTS = False
+    SINGLE_TOKENS = {**glot_tokens.Tokenizer.SINGLE_TOKENS, "!": TokenType.UNKNOWN}  # noqa: RUF012
     COMMANDS: set[TokenType] = set()  # noqa: RUF012
     KEYWORDS = {  # noqa: RUF012
         word: kind
@@ -32,6 +33,7 @@ class HeadraceTokenizer(glot_tokens.Tokenizer):  # type: ignore[misc]
     }
 
 
+WORD = re.compile(r"[^\W\d]\w*")
 _QUOTED = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\r\n]* | /\*.*?\*/ | (?P<open>['"`]|/\*)""",
     re.VERBOSE | re.DOTALL,
@@ -65,6 +67,16 @@ def split_statements(tokens: list[Token]) -> list[list[Token]]:
         else:
             statements[-1].append(token)
     return [statement for statement in statements if statement]
+
+
+def is_quoted(token: Token) -> bool:
+    """Whether a token is a text or a quoted name."""
+    return token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+
+
+def is_word(token: Token) -> bool:
+    """Whether a token is a bare word, keyword or not."""
+    return not is_quoted(token) and WORD.fullmatch(token.text) is not None
 
 
 def span_of(token: Token) -> Span:

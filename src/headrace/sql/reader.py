@@ -15,16 +15,17 @@ from sqlglot.tokens import TokenType
 from headrace.config import DURATION_UNITS_US, unit_us
 from headrace.errors import PlanError, SettingError
 from headrace.model import DataType
-from headrace.sql.lexer import Token, span_of
+from headrace.sql.lexer import Token, is_quoted, is_word, span_of
 from headrace.sql.literals import checked_duration_us, read_type
 from headrace.sql.text import Span, SqlText, nearest
 
-_WORD = re.compile(r"[^\W\d]\w*")
 _NAME = re.compile(r"[^\W\d_]\w*")
-_RESERVED = frozenset((
+RESERVED = frozenset((
     "AND", "AS", "BETWEEN", "BY", "CASE", "CREATE", "DROP", "ELSE", "END", "FALSE", "FROM", "IN", "INTO", "IS",
     "JOIN", "LIKE", "NOT", "NULL", "ON", "OR", "SELECT", "SET", "THEN", "TRUE", "WHEN", "WHERE", "WINDOW", "WITH",
+    "DISTINCT", "HAVING", "ILIKE", "ISNULL", "NOTNULL", "UNION", "USING",
 ))  # fmt: skip
+"""Words that are names only in quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class TokenReader:
     def peek(self, ahead: int = 0) -> str:
         """The coming token's text in upper case; empty at the end and for quoted text."""
         index = self.at + ahead
-        if index >= len(self.tokens) or self.tokens[index].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+        if index >= len(self.tokens) or is_quoted(self.tokens[index]):
             return ""
         return str(self.tokens[index].text).upper()
 
@@ -99,11 +100,11 @@ class TokenReader:
         """A name, bare or quoted, of anything."""
         if not self.done:
             token, span = self.tokens[self.at], self.span
-            if self.peek() in _RESERVED:
+            if self.peek() in RESERVED:
                 raise self.source.error(
                     f"{token.text} stands where {what} is expected", span, hint or _quoting(token.text)
                 )
-            if token.token_type == TokenType.IDENTIFIER or _is_word(token):
+            if token.token_type == TokenType.IDENTIFIER or is_word(token):
                 self.at += 1
                 if not token.text.strip():
                     raise self.source.error(f"{what} cannot be empty", span, hint)
@@ -148,7 +149,7 @@ class TokenReader:
             raise self.unexpected(f"the value of {name}", f"write {name} = 'value'")
         tokens = self.tokens[first : self.at]
         span = Span(tokens[0].start, tokens[-1].end + 1)
-        quoted = len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        quoted = len(tokens) == 1 and is_quoted(tokens[0])
         return Word(tokens[0].text if quoted else self.source.slice(span), span)
 
     def duration_us(self, clause: str) -> int:
@@ -163,7 +164,7 @@ class TokenReader:
             raise self.unexpected("a number", example)
         number = sign + point + str(self.take().text)
         number_span = Span(start.start, self.tokens[self.at - 1].end + 1)
-        if self.done or not _is_word(self.tokens[self.at]):
+        if self.done or not is_word(self.tokens[self.at]):
             raise self.source.error(f"{number} has no unit of time", number_span, f"write {clause} {number} SECONDS")
         unit_span, unit = self.span, str(self.take().text)
         if unit_us(unit) is None:
@@ -204,11 +205,6 @@ class TokenReader:
 
 def _quoting(word: str) -> str:
     return f"{word.upper()} is a keyword: write `{word}` to use it as a name"
-
-
-def _is_word(token: Token) -> bool:
-    quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-    return not quoted and _WORD.fullmatch(token.text) is not None
 
 
 def _unit_hint(word: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sqlglot.tokens import TokenType
 
-from headrace.sql.lexer import Token, span_of
+from headrace.sql.lexer import Token, is_quoted, span_of
 from headrace.sql.text import SqlText
 
 AGGREGATES_LATER = "continuous aggregates are not supported in this version"
@@ -22,7 +22,6 @@ AGGREGATES = frozenset((
     "GROUPING",
 ))  # fmt: skip
 
-_NOT_AFTER_COMMA = ("", ",", ")", "FROM", "WHERE", "INTO", "ON")
 _AGGREGATE_HINT = "write the rows themselves and aggregate them downstream"
 _Found = tuple[str, str]
 """Message and hint."""
@@ -33,8 +32,6 @@ def refuse_clauses(source: SqlText, tokens: list[Token]) -> None:
     for index, token in enumerate(tokens):
         if index and tokens[index - 1].token_type == TokenType.DOT:
             continue
-        if token.token_type == TokenType.COMMA and _word(tokens, index + 1) in _NOT_AFTER_COMMA:
-            raise source.error("nothing follows this comma", span_of(token), "leave it out")
         found = _refusal(tokens, index)
         if found is not None:
             raise source.unsupported(found[0], span_of(token), found[1])
@@ -42,7 +39,7 @@ def refuse_clauses(source: SqlText, tokens: list[Token]) -> None:
 
 def _refusal(tokens: list[Token], index: int) -> _Found | None:
     token = tokens[index]
-    if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+    if is_quoted(token):
         return None
     word = token.text.upper()
     if word in AGGREGATES and _word(tokens, index + 1) == "(":
@@ -57,7 +54,7 @@ def _word(tokens: list[Token], index: int) -> str:
     """A neighbour's text in upper case; empty outside, ``'`` for quoted text."""
     if not 0 <= index < len(tokens):
         return ""
-    if tokens[index].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+    if is_quoted(tokens[index]):
         return "'"
     return str(tokens[index].text).upper()
 

@@ -16,8 +16,9 @@ from headrace.plan.expressions import Call, ColumnRef, Expression, conjuncts, so
 from headrace.plan.functions import convert
 from headrace.plan.queries import Output, Query, Source
 from headrace.sql.grammar import SHAPE, Node, parse_select, span_of_node, unwrap
+from headrace.sql.lexer import WORD
 from headrace.sql.lowering import Lowering
-from headrace.sql.reader import Word
+from headrace.sql.reader import RESERVED, Word
 from headrace.sql.scope import Scope, ScopeEntry
 from headrace.sql.statements import SelectText
 from headrace.sql.text import Span, SqlText, suggest
@@ -162,11 +163,21 @@ class _SelectBinder:
             word = Word(alias.name, self.span(alias)) if alias else Word("*", span)
             return self._starred([self.scope.position(word)], span, taken)
         if isinstance(node, exp.Alias):
+            self._check_alias(node.args["alias"])
             return [(self._output(node.alias, node.this), self.span(node.args["alias"]))]
         expression = self._output("", node).expression
         if isinstance(expression, ColumnRef) and isinstance(unwrap(node), exp.Column):
             return [(Output(expression.name, expression), span)]
         return [(Output(f"column_{position}", expression), span)]
+
+    def _check_alias(self, alias: Node) -> None:
+        plain = WORD.fullmatch(alias.name) is not None and alias.name.upper() not in RESERVED
+        if not plain and not alias.args.get("quoted"):
+            raise self.source.error(
+                f"{alias.name} is not expected here",
+                self.span(alias),
+                "a name that is a keyword, or not a word, stands in backticks",
+            )
 
     def _check_star(self, star: Node, span: Span) -> None:
         if any(value for value in star.args.values()):

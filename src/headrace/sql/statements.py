@@ -15,6 +15,7 @@ from headrace.model import DataType
 from headrace.sql.lexer import Token, span_of, span_of_all
 from headrace.sql.reader import OptionPair, TokenReader, Word
 from headrace.sql.refusals import refuse_clauses
+from headrace.sql.slips import check_slips
 from headrace.sql.text import Span, SqlText, nearest
 
 
@@ -165,6 +166,7 @@ def _drop(reader: TokenReader) -> DropQuery:
 def _select(reader: TokenReader) -> SelectText:
     tokens = reader.tokens[reader.at :]
     refuse_clauses(reader.source, tokens)
+    check_slips(reader.source, tokens)
     cut = _tail_start(tokens)
     tail = TokenReader(reader.source, tokens)
     tail.at = cut
