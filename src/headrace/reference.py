@@ -121,14 +121,17 @@ def value(expression: Expression, row_of: Callable[[ColumnRef], Value]) -> Value
     if any(arg is None for arg in args):
         return None
     if expression.function == "cast":
-        return _cast(args[0], expression.args[0].type, expression.type)
-    result = _STRICT[expression.function](*args)
-    return _wrapped(result) if expression.type.kind in (TypeKind.BIGINT, TypeKind.INTERVAL) else result
+        return _stored(_cast(args[0], expression.args[0].type, expression.type))
+    return _stored(_STRICT[expression.function](*args))
 
 
-def _wrapped(number: Any) -> Value:
-    """A whole number as 64 bits hold it."""
-    return None if number is None else int((number + 2**63) % 2**64 - 2**63)
+def _stored(result: Value) -> Value:
+    """As a column holds it: whole numbers in 64 bits, which wrap round, and decimals without a negative zero."""
+    if isinstance(result, Decimal):
+        return _EXACT.add(result, Decimal(0))
+    if isinstance(result, int) and not isinstance(result, bool):
+        return (result + 2**63) % 2**64 - 2**63
+    return result
 
 
 # --- conditions and choices, which see NULLs

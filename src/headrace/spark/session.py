@@ -60,21 +60,43 @@ _QUERY_CONF = {
 """What the streaming query needs of Spark; put in place while it starts, then restored."""
 
 
-def local_session() -> SparkSession:
-    """A Spark session on this machine, quiet, whose workers run this Python."""
+def local_session(log: Path | None = None) -> SparkSession:
+    """A Spark session on this machine whose workers run this Python. What Spark and they print goes to ``log``."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = (
         SparkSession.builder.master("local[*]")
         .appName("headrace")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
+    with _printing_to(log):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def _printing_to(log: Path | None) -> Iterator[None]:
+    """Lets processes that are started meanwhile print to a file (or nowhere); this process gets its own back."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    target = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    before = [os.dup(stream) for stream in (1, 2)]
+    try:
+        for stream in (1, 2):
+            os.dup2(target, stream)
+        yield
+    finally:
+        for stream, kept in zip((1, 2), before, strict=True):
+            os.dup2(kept, stream)
+            os.close(kept)
+        os.close(target)
 
 
 class Engine:
@@ -83,7 +105,6 @@ class Engine:
     def __init__(self, spark: SparkSession | None = None, settings: Settings | None = None) -> None:
         self._spark = spark
         self._settings = settings if settings is not None else from_environment()
-        self._given = settings is not None
         self._catalog = Catalog()
         self._queries: tuple[Query, ...] = ()
         self._frames: dict[StreamId, DataFrame] = {}
@@ -96,9 +117,25 @@ class Engine:
             self._spark = local_session()
         return self._spark
 
+    def use(self, spark: SparkSession) -> None:
+        """The session to run on, when it was not given at first."""
+        self._spark = spark
+
     @property
     def settings(self) -> Settings:
         return self._settings
+
+    def check(self, out: str | Path | None) -> None:
+        """Refuses what could not run, before Spark is started: no query, unreadable sources, unwritable outputs."""
+        if not self._queries:
+            raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT ...")
+        for stream in self._catalog.streams:
+            check_files(stream)
+        plan = self.plan()
+        if out is not None:
+            sinks = _sinks(plan, Path(out), self._callbacks, self._settings.console_rows)
+            for one in {sinks.out, *(path.parent for path in sinks.directories.values())}:
+                check_writable(one)
 
     def stream(self, name: str, df: DataFrame, *, time: str, max_delay: str = "0 seconds") -> None:
         """Registers any streaming DataFrame as a stream; ``time`` is its event-time column."""
@@ -140,15 +177,10 @@ class Engine:
         console: Console | None = None,
     ) -> Run:
         """Starts everything as one streaming query. ``once``: takes the input there is, releases all, and stops."""
-        if not self._queries:
-            raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT ...")
-        for stream in self._catalog.streams:
-            check_files(stream)
         plan = self.plan()
         directory = _output_directory(out, plan, self._callbacks)
+        self.check(directory)
         sinks = _sinks(plan, directory, self._callbacks, self._settings.console_rows)
-        for one in {directory, *(path.parent for path in sinks.directories.values())}:
-            check_writable(one)
         settings = self._settings
         where = checkpoint or settings.checkpoint or directory / "_checkpoint"
         names = [stream.name for stream in self._catalog.streams]

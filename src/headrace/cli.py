@@ -1,0 +1,171 @@
+"""The command line: argument parsing, nothing else. What it runs is in ``spark.session``, ``demo`` and ``console``.
+
+Exit codes: 0 done or stopped by the user; 1 the pipeline failed; 2 the SQL, a setting or an argument is wrong; 3 an
+input or an output cannot be used; 4 the checkpoint does not fit; 70 a fault in Headrace itself.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headrace import __version__
+from headrace.config import Settings, from_environment
+from headrace.errors import HeadraceError, SettingError, SourceError
+from headrace.plan.explain import explain as explain_plan
+from headrace.plan.sharing import share
+from headrace.sql import Script, read_script
+
+app = typer.Typer(
+    name="headrace",
+    help="Many continuous SQL queries with sliding-window joins over shared streams, as one Spark streaming query.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+SqlFile = Annotated[
+    Path, typer.Argument(metavar="FILE.sql", help="statements, separated by semicolons; - reads standard input")
+]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a setting, stronger than SET in the file")
+]
+
+
+@app.command()
+def run(
+    file: SqlFile,
+    out: Annotated[Path, typer.Option(help="where queries without INTO write: DIR/<query>/", metavar="DIR")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="where offsets and state are kept [default: DIR/_checkpoint]", metavar="DIR")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="take all input there is, release everything, and stop")] = False,
+    settings: Sets = None,
+) -> None:
+    """Run all queries of a file as one Spark streaming query."""
+    from headrace.console.live import LiveView
+    from headrace.spark.session import Engine, local_session
+
+    text = _read(file)
+    script = read_script(text)
+    chosen = _settings(script, settings)
+    console = Console()
+    _print_explained(script, chosen, console)
+    engine = Engine(settings=chosen)
+    engine.sql(text)
+    engine.check(out)
+    with console.status("starting Spark"):
+        engine.use(local_session(out / "_spark.log"))
+    started = engine.start(out, checkpoint=checkpoint or chosen.checkpoint, once=once, console=console)
+    try:
+        with _stopping_politely(), LiveView(console) as view:
+            while not started.wait(1.0):
+                view.update(started.stats())
+            view.update(started.stats())
+    except KeyboardInterrupt:
+        console.print("stopping after the micro-batch under way")
+    finally:
+        started.stop()
+    console.print(f"results are in {out}")
+
+
+@app.command()
+def explain(file: SqlFile, settings: Sets = None) -> None:
+    """Print the shared plan of a file's queries; nothing runs."""
+    script = read_script(_read(file))
+    chosen = _settings(script, settings)
+    everything = (*script.queries, *script.explained_queries)
+    if not everything:
+        raise SourceError(f"{file} has no query to explain")
+    sys.stdout.write(explain_plan(share(script.catalog, everything), chosen.shards, script.explained or None))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="where results and the plot go; must be new or empty", metavar="DIR")],
+    seconds: Annotated[float, typer.Option(help="how long it runs", min=1)] = 60,
+) -> None:
+    """Watch seven windows share one join: temperature and humidity sensors of a data centre."""
+    from headrace.demo import run_demo
+    from headrace.spark.session import Engine, local_session
+
+    console = Console()
+    engine = Engine()
+    with console.status("starting Spark"):
+        engine.use(local_session())
+    with _stopping_politely():
+        run_demo(engine, out, seconds, console)
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True)] = False) -> None:
+    if show:
+        typer.echo(f"headrace {__version__}")
+        raise typer.Exit
+
+
+def _read(file: Path) -> str:
+    if str(file) == "-":
+        return sys.stdin.read()
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SourceError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SourceError(f"cannot read {file}: it is not UTF-8 text") from None
+
+
+def _settings(script: Script, given: list[str] | None) -> Settings:
+    """The environment's settings, then the file's, then the command line's."""
+    settings = from_environment()
+    for name, value in script.settings:
+        settings = settings.with_text(name, value)
+    for one in given or []:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise SettingError(f"--set {one}: write NAME=VALUE, such as --set shards=4")
+        settings = settings.with_text(name.strip(), value.strip())
+    return settings
+
+
+def _print_explained(script: Script, settings: Settings, console: Console) -> None:
+    if script.explained or script.explained_queries:
+        plan = share(script.catalog, (*script.queries, *script.explained_queries))
+        console.print(explain_plan(plan, settings.shards, script.explained), markup=False, highlight=False)
+
+
+@contextmanager
+def _stopping_politely() -> Iterator[None]:
+    """A terminate signal ends a run as Ctrl-C does."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def main(command: Callable[[], object] = app) -> None:
+    """Runs a command; what a user did wrong is a message and an exit code, never a traceback."""
+    try:
+        command()
+    except HeadraceError as error:
+        Console(stderr=True, soft_wrap=True).print(f"headrace: {error}", markup=False, highlight=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
