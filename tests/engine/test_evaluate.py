@@ -271,6 +271,12 @@ def test_substring(start: int, length: int | None, piece: str) -> None:
     assert constant(call("substring", text("héllo"), *args)) == piece
 
 
+def test_decimals_have_no_negative_zero() -> None:
+    zero = Literal(Decimal("0.00"), decimal(3, 2))
+    assert constant(cast(call("neg", zero), STRING)) == "0.00"
+    assert constant(cast(cast(text("-0.001"), decimal(3, 2)), STRING)) == "0.00"
+
+
 def test_lengths_are_code_points() -> None:
     assert constant(call("length", text("e\u0301😀"))) == 3
     assert constant(call("reverse", text("ae\u0301"))) == "\u0301ea"
