@@ -35,13 +35,14 @@ class HeadraceTokenizer(glot_tokens.Tokenizer):  # type: ignore[misc]
 
 WORD = re.compile(r"[^\W\d]\w*")
 _QUOTED = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\r\n]* | /\*.*?\*/ | (?P<open>['"`]|/\*)""",
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\r\n]* | /\*.*?\*/ | (?P<open>['"`]|/\*|\{\#)""",
     re.VERBOSE | re.DOTALL,
 )
 _OPENED = {
     "'": ("this text has no closing quote", "end it with ' and write '' for a quote inside it"),
     '"': ("this name has no closing quote", 'end it with "'),
     "`": ("this name has no closing quote", "end it with `"),
+    "{#": ("{# does not open a comment", "write /* ... */"),
     "/*": ("this comment is never closed", "end it with */"),
 }
 
@@ -55,7 +56,9 @@ def tokenize(source: SqlText) -> list[Token]:
     try:
         return list(HeadraceTokenizer().tokenize(source.text))
     except SqlglotError as error:
-        raise source.error(f"this text cannot be read: {error}", source.end_span()) from error
+        raise source.error(
+            f"this text cannot be read: {error}", source.end_span(), "check what stands before it"
+        ) from error
 
 
 def split_statements(tokens: list[Token]) -> list[list[Token]]:
