@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.keys import Int64s
-from headrace.engine.matching import bisect_within, expand_ranges, key_ranges
+from headrace.engine.matching import bisect_within, expand_ranges, key_ranges, narrow_type
 from headrace.engine.segments import Layout, Segment, build_segment
 from headrace.engine.waiting import Released
 from headrace.engine.window import Collected, Run
@@ -59,8 +59,8 @@ class Matches:
     def __len__(self) -> int:
         return len(self.left)
 
-    def where(self, keep: np.ndarray) -> Matches:
-        """The results that a mask or an order of positions picks."""
+    def where(self, keep: np.ndarray | slice) -> Matches:
+        """The results that a mask, an order of positions or a slice picks."""
         ages_us = None if self.ages_us is None else self.ages_us[keep]
         return Matches(self.left[keep], self.right[keep], self.probe[keep], ages_us)
 
@@ -108,7 +108,8 @@ class Space:
         chunks = [_column_or_nulls(batch, name, kind) for batch in self._batches]
         if len(chunks) == 1:
             return chunks[0].take(pa.array(addresses))
-        return pa.chunked_array(chunks, kind).take(pa.array(addresses)).combine_chunks()
+        taken = pa.chunked_array(chunks, kind).take(pa.array(addresses))
+        return taken.chunk(0) if taken.num_chunks == 1 else taken.combine_chunks()
 
     def times(self, addresses: Int64s) -> Int64s:
         values: Int64s = self.column(self._time, pa.timestamp("us", "UTC"), addresses).cast(pa.int64()).to_numpy()
@@ -158,11 +159,35 @@ def scan(spaces: tuple[Space, Space], reach: Reach) -> Iterator[Matches]:
         yield from _in_order(roles)
 
 
-def count_pairs(spaces: tuple[Space, Space], reach: Reach) -> Int64s:
-    """How many pairs each new tuple finds, by rank, without listing them."""
-    roles = _roles(spaces, reach)
-    ranks = np.concatenate([role.ranks for role in roles])
-    return np.bincount(ranks, weights=np.concatenate([role.lengths.sum(axis=1) for role in roles])).astype(np.int64)
+def count_pairs(spaces: tuple[Space, Space], windows_us: Sequence[int]) -> list[Int64s]:
+    """For each window, how many pairs each new tuple finds, by rank, without listing them. Windows are nested: each
+    one's range is searched within the next larger one's."""
+    is_self = spaces[0] is spaces[1]
+    ranked = sum(len(space.new.ranks) for space in {id(one): one for one in spaces}.values() if space.new)
+    counts = [np.zeros(ranked, dtype=np.int64) for _ in windows_us]
+    for side in (0, 1):
+        new = spaces[side].new
+        if new is None:
+            continue
+        for ts_us, low, high, ahead in _key_matches(spaces[1 - side], new, inclusive=is_self and side == 0):
+            for count, window_us in zip(counts[::-1], windows_us[::-1], strict=True):
+                low = bisect_within(ts_us, low, high, new.segment.ts_us - window_us)
+                if ahead:
+                    high = bisect_within(ts_us, low, high, new.segment.ts_us + window_us + 1)
+                count[new.ranks] += high - low
+    return counts
+
+
+def _key_matches(probed: Space, new: NewRows, *, inclusive: bool) -> Iterator[tuple[Int64s, Int64s, Int64s, bool]]:
+    """For each run of the probed side: its times, each probe's range of rows with its key, and whether some are newer
+    than a probe. Of the block's own rows, those before the probe in the total order."""
+    probes = new.segment.keys
+    for run in probed.runs:
+        yield run.segment.ts_us, *key_ranges(run.segment.keys, probes), _is_ahead(run, new)
+    if probed.new is not None:
+        low, high = key_ranges(probed.new.segment.keys, probes)
+        before = bisect_within(probed.new.ranks, low, high, new.ranks + int(inclusive))
+        yield probed.new.segment.ts_us, low, before, False
 
 
 def _roles(spaces: tuple[Space, Space], reach: Reach) -> list[Ranges]:
@@ -185,36 +210,24 @@ def _ranges(probing: Space, probed: Space, reach: Reach, *, inclusive: bool) -> 
     if new is None:
         none = np.empty(0, dtype=np.int64)
         return Ranges(none.reshape(0, 1), none.reshape(0, 1), none, none)
-    found = [_held_range(run, new, reach) for run in probed.runs]
-    if probed.new is not None:
-        found.append(_new_range(probed.new, new, reach, inclusive=inclusive))
+    found = [_within(reach, new.segment.ts_us, *one) for one in _key_matches(probed, new, inclusive=inclusive)]
     if not found:
         zero = np.zeros(len(new.ranks), dtype=np.int64)
         found = [(zero, zero)]
     starts = np.stack([low + base for (low, _), base in zip(found, probed.bases, strict=False)], axis=1)
-    lengths = np.stack([np.maximum(high - low, 0) for low, high in found], axis=1)
+    lengths = np.stack([high - low for low, high in found], axis=1)
     return Ranges(starts, lengths, probing.new_base + np.arange(len(new.ranks)), new.ranks)
 
 
-def _held_range(run: Run, new: NewRows, reach: Reach) -> tuple[Int64s, Int64s]:
-    held, probes = run.segment, new.segment
-    low, high = key_ranges(held.keys, probes.keys)
-    low = bisect_within(held.ts_us, low, high, probes.ts_us - reach.upto_us)
-    if _is_ahead(run, new):
-        high = bisect_within(held.ts_us, low, high, probes.ts_us + reach.upto_us + 1)
+def _within(
+    reach: Reach, probes_us: Int64s, ts_us: Int64s, low: Int64s, high: Int64s, ahead: bool
+) -> tuple[Int64s, Int64s]:
+    """Ranges of one key cut down to the reach."""
+    low = bisect_within(ts_us, low, high, probes_us - reach.upto_us)
+    if ahead:
+        high = bisect_within(ts_us, low, high, probes_us + reach.upto_us + 1)
     elif reach.after_us is not None:
-        high = bisect_within(held.ts_us, low, high, probes.ts_us - reach.after_us)
-    return low, high
-
-
-def _new_range(held: NewRows, new: NewRows, reach: Reach, *, inclusive: bool) -> tuple[Int64s, Int64s]:
-    """Partners in the same block: those before the probe in the total order."""
-    probes = new.segment
-    low, high = key_ranges(held.segment.keys, probes.keys)
-    low = bisect_within(held.segment.ts_us, low, high, probes.ts_us - reach.upto_us)
-    high = bisect_within(held.ranks, low, high, new.ranks + int(inclusive))
-    if reach.after_us is not None:
-        high = bisect_within(held.segment.ts_us, low, high, probes.ts_us - reach.after_us)
+        high = bisect_within(ts_us, low, high, probes_us - reach.after_us)
     return low, high
 
 
@@ -224,17 +237,18 @@ def _in_order(roles: Sequence[Ranges]) -> Iterator[Matches]:
     starts = np.concatenate([_padded(role.starts, width) for role in roles])
     lengths = np.concatenate([_padded(role.lengths, width) for role in roles])
     own = np.concatenate([role.own for role in roles])
-    is_left = np.arange(len(own)) < len(roles[0].own)
     ranks = np.concatenate([role.ranks for role in roles])
+    is_left = np.arange(len(own)) < len(roles[0].own)
     order = np.argsort(ranks, kind="stable")
-    found = lengths[order].sum(axis=1)
+    found = lengths.sum(axis=1)[order]
+    narrow = narrow_type(int(own.max(initial=0)))
     for begin, end in _slices(found):
-        probes = order[begin:end]
+        probes, times = order[begin:end], found[begin:end]
         partner = expand_ranges(starts[probes].ravel(), lengths[probes].ravel())
-        probe = np.repeat(probes, found[begin:end])
-        left_found = is_left[probe]
-        mine = own[probe]
-        yield Matches(np.where(left_found, mine, partner), np.where(left_found, partner, mine), ranks[probe])
+        mine = np.repeat(own[probes].astype(narrow), times)
+        left_found = np.repeat(is_left[probes], times)
+        left, right = np.where(left_found, mine, partner), np.where(left_found, partner, mine)
+        yield Matches(left, right, np.repeat(ranks[probes].astype(narrow), times))
 
 
 def _padded(matrix: Int64s, width: int) -> Int64s:

@@ -42,11 +42,17 @@ def bisect_within(values: Int64s, low: Int64s, high: Int64s, bounds: Int64s) -> 
 
 
 def expand_ranges(starts: Int64s, lengths: Int64s) -> Int64s:
-    """All positions of all ranges, one range after the other.
+    """All positions of all ranges, one range after the other; as narrow integers as hold them.
 
-    >>> expand_ranges(np.array([5, 9]), np.array([2, 3]))
-    array([ 5,  6,  9, 10, 11])
+    >>> expand_ranges(np.array([5, 9]), np.array([2, 3])).tolist()
+    [5, 6, 9, 10, 11]
     """
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if ends.size else 0
-    return np.repeat(starts - ends + lengths, lengths) + np.arange(total)
+    narrow = narrow_type(max(total, int(starts.max(initial=0)) + total))
+    return np.repeat((starts - ends + lengths).astype(narrow), lengths) + np.arange(total, dtype=narrow)
+
+
+def narrow_type(most: int) -> type[np.signedinteger]:
+    """The integers to hold addresses up to ``most`` in: matches are many, and half the bytes is half the time."""
+    return np.int32 if most < 2**31 else np.int64

@@ -156,10 +156,9 @@ class GroupOperator:
 
     def _count(self, block: Block, spaces: tuple[Space, Space], reach: Reach) -> Iterator[Emission]:
         """Counts each window that the reach completes; a window's count includes the smaller windows'."""
-        for window_us in self.group.windows_us:
-            if (reach.after_us is not None and window_us <= reach.after_us) or window_us > reach.upto_us:
-                continue
-            found = count_pairs(spaces, Reach(window_us))
+        after_us = -1 if reach.after_us is None else reach.after_us
+        windows_us = [window_us for window_us in self.group.windows_us if after_us < window_us <= reach.upto_us]
+        for window_us, found in zip(windows_us, count_pairs(spaces, windows_us), strict=True):
             members = (member for cls in self.group.classes for member in cls.members)
             queries = tuple(member.query for member in members if member.window_us == window_us)
             if found.any():

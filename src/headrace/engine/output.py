@@ -64,19 +64,22 @@ def _cuts(cls: OutputClass, matches: Matches, cut: Cut) -> Iterator[tuple[tuple[
     if matches.ages_us is None:
         yield tuple(member.query for member in cls.members), matches
         return
-    bands = np.searchsorted(np.asarray(cls.windows_us), matches.ages_us, side="left")
-    for index, window_us in enumerate(cls.windows_us):
-        if cut is Cut.BANDS:
-            queries = tuple(member.query for member in cls.members if member.window_us >= window_us)
-            yield queries, matches.where(np.flatnonzero(bands == index))
-        else:
+    bands = np.searchsorted(np.asarray(cls.windows_us), matches.ages_us, side="left").astype(np.uint8)
+    if cut is Cut.WINDOWS:
+        for index, window_us in enumerate(cls.windows_us):
             queries = tuple(member.query for member in cls.members if member.window_us == window_us)
             yield queries, matches.where(np.flatnonzero(bands <= index))
+        return
+    by_band = matches.where(np.argsort(bands, kind="stable"))
+    ends = np.cumsum(np.bincount(bands, minlength=len(cls.windows_us)))
+    for window_us, begin, end in zip(cls.windows_us, [0, *ends], ends, strict=False):
+        queries = tuple(member.query for member in cls.members if member.window_us >= window_us)
+        yield queries, by_band.where(slice(begin, end))
 
 
 def _served(cls: OutputClass, matches: Matches, spaces: Sequence[Space]) -> Matches:
     """The matches within the class's largest window whose tuples were kept with all that the class needs."""
-    if matches.ages_us is not None and len(matches):
+    if matches.ages_us is not None and (matches.ages_us > cls.windows_us[-1]).any():
         matches = matches.where(np.flatnonzero(matches.ages_us <= cls.windows_us[-1]))
     for side, space in enumerate(spaces):
         serving = np.array([serves(cls, side, collected) for collected in space.collections])
@@ -125,6 +128,8 @@ def arrivals(probes: Int64s, arrived_us: Int64s) -> tuple[tuple[int, int], ...]:
 
 def weighted_arrivals(found: Int64s, arrived_us: Int64s) -> tuple[tuple[int, int], ...]:
     """The same, given how many results each rank found."""
+    if np.all(arrived_us == arrived_us[0]):
+        return ((int(arrived_us[0]), int(found.sum())),)
     times, codes = np.unique(arrived_us, return_inverse=True)
     counts = np.bincount(codes[: len(found)], weights=found, minlength=len(times))
     return tuple((int(time), int(count)) for time, count in zip(times, counts, strict=True) if count)
