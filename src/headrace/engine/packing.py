@@ -49,6 +49,7 @@ class Kind(IntEnum):
     HEARTBEAT = 0
     ROWS = 1
     DEAD = 2
+    """Dead letters; ``rows`` says how many of them were late."""
     TALLY = 3
     """How many rows a source task read, and how many of them were malformed."""
     END = 4
@@ -112,9 +113,9 @@ class Packer:
         return rows.filter(pc.invert(bad)), rows.filter(bad)
 
     def _dead_envelope(self, rows: pa.RecordBatch, reason: str) -> Envelope:
-        return Envelope(
-            0, Kind.DEAD, self._stream.name, payload=pack_batch(dead_letters(self._stream.name, reason, rows))
-        )
+        payload = pack_batch(dead_letters(self._stream.name, reason, rows))
+        late = rows.num_rows if reason == LATE_IN_CHUNK else 0
+        return Envelope(0, Kind.DEAD, self._stream.name, rows=late, payload=payload)
 
     def _pack_chunk(self, chunk: pa.RecordBatch, order: int, arrived_us: int) -> Iterator[Envelope]:
         ts_us = times_of(chunk, self._stream.time)

@@ -40,9 +40,9 @@ class SegmentCache:
         try:
             with pa.memory_map(str(path)) as mapped:
                 buffer = mapped.read_buffer()
-        except FileNotFoundError:
+            os.utime(path)
+        except FileNotFoundError:  # never there, or trimmed this moment by another worker
             return None
-        os.utime(path)
         return buffer
 
     def put(self, name: str, blob: pa.Buffer) -> None:
@@ -56,11 +56,15 @@ class SegmentCache:
         self._write(name, write)
 
     def _write(self, name: str, write: Callable[[pa.NativeFile], object]) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
         aside = self._directory / f".{name}.{os.getpid()}"
-        with pa.OSFile(str(aside), "wb") as file:
-            write(file)
-        aside.rename(self._directory / name)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with pa.OSFile(str(aside), "wb") as file:
+                write(file)
+            aside.rename(self._directory / name)
+        except OSError:  # a full disk, or trimmed this moment by another worker: then there is no copy
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
 
     def drop(self, name: str) -> None:
         (self._directory / name).unlink(missing_ok=True)

@@ -66,7 +66,7 @@ def open_checkpoint(directory: Path, streams: Sequence[str], labels: tuple[int, 
             f"{', '.join(streams)}. Queries may change from run to run, streams may not: restore them, "
             "or give --checkpoint a new directory"
         )
-    return Checkpoint(directory, told["id"], made)
+    return _ready(Checkpoint(directory, told["id"], made))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -81,9 +81,13 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _create(file: Path, streams: Sequence[str], labels: tuple[int, ...]) -> Checkpoint:
     checkpoint = Checkpoint(file.parent, uuid.uuid4().hex, labels)
-    checkpoint.control.mkdir()
     told = {"program": PROGRAM, "version": 1, "id": checkpoint.id, "labels": labels, "streams": list(streams)}
     aside = file.with_name(".headrace.json")
     aside.write_text(json.dumps(told, indent=2) + "\n")
     aside.rename(file)
+    return _ready(checkpoint)
+
+
+def _ready(checkpoint: Checkpoint) -> Checkpoint:
+    checkpoint.control.mkdir(exist_ok=True)
     return checkpoint

@@ -173,6 +173,9 @@ class _Step:
         """The shard's statistics of this micro-batch."""
         held = shard.holdings()
         tallies = [one for one in envelopes if one.kind is Kind.TALLY]
+        for one in envelopes:
+            if one.kind is Kind.DEAD and one.rows:
+                self._late[one.stream] = self._late.get(one.stream, 0) + one.rows
         return {
             "arrived": {query: sorted(counts.items()) for query, counts in self._arrived.items()},
             "read": [[one.stream, one.rows, one.malformed] for one in tallies],

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from headrace.spark.metrics import RunMetrics
 from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, shard_labels, sinks_by_query
 from headrace.spark.processor import HostOptions
 from headrace.spark.sources import check_files, needed_columns, source_frame
-from headrace.spark.staging import STAGING, check_writable
+from headrace.spark.staging import BATCH_COLUMN, STAGING, check_writable, claim
 from headrace.sql import Script, read_script
 from headrace.stats import RunStats
 
@@ -185,9 +185,20 @@ class Engine:
         where = checkpoint or settings.checkpoint or directory / "_checkpoint"
         names = [stream.name for stream in self._catalog.streams]
         opened = open_checkpoint(Path(where), names, shard_labels(self.spark, settings.shards))
+        for one in sinks.directories.values():
+            claim(one, opened.id)
         metrics = RunMetrics(plan.queries, tuple(names), time.time())
         query = self._start_query(plan, sinks, opened, metrics, console or Console(), once=once)
-        return Run(query, explain(plan, settings.shards), metrics, opened, self._cache(opened), once=once)
+        return Run(query, explain(plan, settings.shards), metrics, opened, self._leave(sinks.out, opened), once=once)
+
+    def _leave(self, out: Path, checkpoint: Checkpoint) -> Callable[[], None]:
+        """What a run does when it has ended: nothing but results and the checkpoint stays behind."""
+
+        def leave() -> None:
+            self._cache(checkpoint).clear()
+            shutil.rmtree(out / STAGING, ignore_errors=True)
+
+        return leave
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
         root = Path(self._settings.cache_dir) if self._settings.cache_dir else default_root()
@@ -239,7 +250,7 @@ class Run:
         plan_text: str,
         metrics: RunMetrics,
         checkpoint: Checkpoint,
-        cache: SegmentCache,
+        leave: Callable[[], None],
         *,
         once: bool,
     ) -> None:
@@ -247,7 +258,7 @@ class Run:
         self._plan_text = plan_text
         self._metrics = metrics
         self._checkpoint = checkpoint
-        self._cache = cache
+        self._leave = leave
         self._failure: Exception | None = None
         self._ended = threading.Event()
         self._stopping = False
@@ -274,6 +285,7 @@ class Run:
         except Exception as error:  # noqa: BLE001 - handed to the caller of wait(), whichever thread that is
             self._failure = error
         finally:
+            self._leave()
             self._ended.set()
 
     @property
@@ -294,7 +306,6 @@ class Run:
         self._stopping = True
         self._query.stop()
         self._ended.wait(60)
-        self._cache.clear()
 
     def explain(self) -> str:
         return self._plan_text
@@ -356,9 +367,22 @@ def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_
         if connector == "console":
             consoles[query] = schemas[query]
         else:
-            directories[query] = Path(dict(into).get("path") or out / query).absolute()
+            directories[query] = _directory(
+                query, Path(dict(into).get("path") or out / query), schemas[query], directories
+            )
     called = {query: (schemas[QueryId(query)], callback) for query, callback in callbacks.items()}
     return Sinks(out, directories, consoles, called, console_rows)
+
+
+def _directory(query: str, path: Path, schema: Schema, others: dict[str, Path]) -> Path:
+    """A query's own directory; refused where its rows could not be told from others."""
+    path = path.absolute()
+    taken = [other for other, directory in others.items() if directory == path]
+    if taken:
+        raise PlanError(f"queries {taken[0]} and {query} both write to {path}: give one of them another path")
+    if schema.find(BATCH_COLUMN):
+        raise PlanError(f"query {query} has a column {BATCH_COLUMN}, which names its directories: give it another name")
+    return path
 
 
 @contextmanager

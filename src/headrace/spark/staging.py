@@ -1,10 +1,13 @@
 """Parquet output, exactly once: tasks write parts aside, the driver publishes a micro-batch's parts in one rename.
 
     OUT/_staging/<batch>/<part>.parquet          written by shard tasks; a failed attempt's parts are never published
-    OUT/<query>/<batch>/<part>.parquet           appears whole: a directory built aside and renamed
+    OUT/<query>/micro_batch=<batch>/<part>.parquet     appears whole: a directory built aside and renamed
+    OUT/<query>/_checkpoint_id                   whose micro-batches these are
 
+The directories' names are those of a Hive partition, so that Spark, pandas and DuckDB read ``OUT/<query>`` as it is.
 A part that several queries read (a band) is written once and linked into each. A micro-batch that is run again after a
-crash finds its directory published and leaves it alone. Readers never look into ``_staging`` or hidden directories.
+crash finds its directory published and leaves it alone; so that it never takes another run's for its own, a directory
+belongs to one checkpoint (``claim``). Readers never look into ``_staging`` or hidden directories.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from headrace.engine.events import EmitRows
 from headrace.errors import SinkError
 
 STAGING = "_staging"
+BATCH_COLUMN = "micro_batch"
+"""The column that readers of a whole output directory see besides the query's own."""
+_OWNER = "_checkpoint_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ def publish(batch: int, parts: Iterable[StagedPart], directories: Mapping[str, P
 
 
 def _publish_one(batch: int, parts: list[StagedPart], directory: Path) -> None:
-    final = directory / batch_name(batch)
+    final = directory / f"{BATCH_COLUMN}={batch_name(batch)}"
     if final.exists():
         return
     aside = directory.parent / f".{directory.name}.{batch_name(batch)}"
@@ -96,6 +102,22 @@ def _publish_one(batch: int, parts: list[StagedPart], directory: Path) -> None:
         _link(Path(part.path), aside / f"part-{number:04d}.parquet")
     directory.mkdir(parents=True, exist_ok=True)
     aside.rename(final)
+
+
+def claim(directory: Path, checkpoint_id: str) -> None:
+    """Makes the directory this checkpoint's; refused if it has micro-batches of another, or anything else in it."""
+    owner = directory / _OWNER
+    check_writable(directory)
+    if owner.exists() and owner.read_text().strip() == checkpoint_id:
+        return
+    if any(not entry.name.startswith(".") and entry != owner for entry in directory.iterdir()):
+        raise SinkError(
+            f"{directory} has results of another run in it: give --out a new directory, move them away, "
+            "or go on from the checkpoint that they were written with"
+        )
+    aside = directory / f".{_OWNER}"
+    aside.write_text(f"{checkpoint_id}\n")
+    aside.rename(owner)
 
 
 def _link(source: Path, target: Path) -> None:
