@@ -91,10 +91,15 @@ def check_files(stream: Stream) -> None:
     directory = Path(path)
     if not directory.exists():
         raise SourceError(f"stream {stream.name}: there is no {path}. Create the directory, or correct path = '{path}'")
-    if stream.option("format") == "parquet":
-        files = sorted(directory.glob("*.parquet"))[:_CHECKED_FILES] if directory.is_dir() else [directory]
-        for file in files:
+    if SOURCES["files"].values(stream.options)["format"] == "parquet":
+        files = sorted(filter(_is_input, directory.iterdir())) if directory.is_dir() else [directory]
+        for file in files[:_CHECKED_FILES]:
             _check_parquet(stream, file)
+
+
+def _is_input(path: Path) -> bool:
+    """What Spark would read: no directories, and no names that it takes for hidden."""
+    return not path.name.startswith((".", "_")) and path.is_file()
 
 
 def _check_parquet(stream: Stream, file: Path) -> None:

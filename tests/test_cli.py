@@ -1,0 +1,213 @@
+"""The command line as a user meets it, as far as no Spark is needed: each mistake is a message and an exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace import __version__
+from headrace.cli import main
+from headrace.spark import session
+
+GOOD = "SELECT a.value, b.value AS h FROM temperature a, humidity b WHERE a.location_id = b.location_id WINDOW 10 s"
+GOOD_TABLE = pa.table({"location_id": [1], "value": [20.5], "ts": pa.array([0], pa.timestamp("us", tz="UTC"))})
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def headrace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command line; gives its exit code and what it said on standard error. Spark must not start."""
+
+    def refuse(_log: Path | None = None) -> None:
+        pytest.fail("Spark was started")
+
+    def run(*arguments: object) -> tuple[int, str]:
+        monkeypatch.setattr(session, "local_session", refuse)
+        monkeypatch.setattr(sys, "argv", ["headrace", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        return int(ended.value.code or 0), said
+
+    return run
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a program over two directories of Parquet files."""
+
+    def write(queries: str = GOOD, *, table: pa.Table = GOOD_TABLE, options: str = "") -> Path:
+        for name in ("temperature", "humidity"):
+            (tmp_path / name).mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / "temperature" / "0.parquet")
+        streams = "".join(
+            f"CREATE STREAM {name} (location_id BIGINT, value DOUBLE, ts TIMESTAMP)\n"
+            f"  WITH (connector = 'files', path = '{tmp_path / name}', time = 'ts'{options});\n"
+            for name in ("temperature", "humidity")
+        )
+        file = tmp_path / "program.sql"
+        file.write_text(streams + queries)
+        return file
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELEC 1", "SELEC"),
+        ("SELECT a.valu FROM temperature a", "did you mean value?"),
+        ("SELECT a.value FROM temperature a WHERE a.value > 'hot'", "DOUBLE"),
+        ("SELECT a.ts FROM temperature a, humidity b WHERE a.location_id = b.location_id", "WINDOW"),
+        ("SELECT ts FROM wind", "wind"),
+        ("SET shards = many; SELECT ts FROM temperature", "whole number from 1 to 4096"),
+        ("SET shard = 2; SELECT ts FROM temperature", "shards"),
+    ],
+    ids=["syntax", "column", "type", "window", "stream", "value", "setting"],
+)
+def test_wrong_sql_is_shown_at_its_place(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path, query: str, told: str
+) -> None:
+    code, said = headrace("run", program(query), "--out", tmp_path / "out", "--once")
+    assert code == 2
+    assert told in said
+    assert "at line 5, column" in said
+    assert "^" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--set", "shards"], "write NAME=VALUE"),
+        (["--set", "shards=0"], "whole number from 1 to 4096"),
+        (["--set", "colour=red"], "there is no setting colour"),
+        (["--set", "trigger=soon"], "such as '2 seconds'"),
+        (["--set", "cache_memory=lots"], "'512 MiB'"),
+    ],
+)
+def test_wrong_setting_on_the_command_line(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    code, said = headrace("run", program(), "--out", tmp_path / "out", *arguments)
+    assert code == 2
+    assert told in said
+
+
+def test_wrong_setting_in_the_environment(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SHARDS", "two")
+    code, said = headrace("run", program(), "--out", tmp_path / "out")
+    assert code == 2
+    assert "setting shards: 'two' is not allowed" in said
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (GOOD_TABLE.drop_columns(["value"]), "has no column value (it has location_id, ts)"),
+        (GOOD_TABLE.set_column(1, "value", pa.array(["warm"])), "is string, declared DOUBLE"),
+        (GOOD_TABLE.set_column(2, "ts", pa.array([0])), "is int64, declared TIMESTAMP"),
+    ],
+    ids=["missing", "other_type", "time_as_number"],
+)
+def test_files_that_do_not_match_their_stream(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path, table: pa.Table, told: str
+) -> None:
+    code, said = headrace("run", program(table=table), "--out", tmp_path / "out", "--once")
+    assert code == 3
+    assert told in said
+    assert "stream temperature" in said
+    assert "0.parquet" in said
+
+
+@pytest.mark.parametrize("options", ["", ", format = 'parquet'"])
+def test_file_that_is_not_parquet(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path, options: str
+) -> None:
+    file = program(options=options)
+    (tmp_path / "humidity" / "1.parquet").write_text("location_id,value,ts\n")
+    code, said = headrace("run", file, "--out", tmp_path / "out", "--once")
+    assert code == 3
+    assert f"{tmp_path / 'humidity' / '1.parquet'} is not a Parquet file" in said
+
+
+def test_missing_directory(headrace: Command, program: Callable[..., Path], tmp_path: Path) -> None:
+    file = program()
+    (tmp_path / "humidity").rmdir()
+    code, said = headrace("run", file, "--out", tmp_path / "out", "--once")
+    assert code == 3
+    assert f"there is no {tmp_path / 'humidity'}" in said
+
+
+def test_output_that_cannot_be_written(headrace: Command, program: Callable[..., Path], tmp_path: Path) -> None:
+    file = program()
+    code, said = headrace("run", file, "--out", file / "out", "--once")
+    assert code == 3
+    assert f"cannot write to {file / 'out'}" in said
+    inside = f"{GOOD} INTO (connector = 'parquet', path = '{file}/deeper/results')"
+    code, said = headrace("run", program(inside), "--out", tmp_path / "out", "--once")
+    assert code == 3
+    assert "cannot write to" in said
+
+
+def test_two_queries_with_one_output(headrace: Command, program: Callable[..., Path], tmp_path: Path) -> None:
+    into = f"INTO (connector = 'parquet', path = '{tmp_path / 'same'}')"
+    code, said = headrace("run", program(f"{GOOD} {into}; {GOOD} {into}"), "--out", tmp_path / "out")
+    assert code == 2
+    assert "queries query_1 and query_2 both write to" in said
+
+
+def test_output_column_that_names_directories(headrace: Command, program: Callable[..., Path], tmp_path: Path) -> None:
+    code, said = headrace("run", program("SELECT value AS Micro_Batch FROM humidity"), "--out", tmp_path / "out")
+    assert code == 2
+    assert "has a column micro_batch" in said
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_program_that_is_not_there_or_not_text(headrace: Command, tmp_path: Path, command: str) -> None:
+    out = ["--out", tmp_path / "out"] if command == "run" else []
+    code, said = headrace(command, tmp_path / "none.sql", *out)
+    assert (code, said.strip()) == (3, f"headrace: cannot read {tmp_path / 'none.sql'}: No such file or directory")
+    binary = tmp_path / "binary.sql"
+    binary.write_bytes(b"\xff\xfe\x00")
+    code, said = headrace(command, binary, *out)
+    assert code == 3
+    assert "not UTF-8" in said
+    code, said = headrace(command, tmp_path, *out)
+    assert code == 3
+
+
+def test_program_without_a_query(headrace: Command, program: Callable[..., Path], tmp_path: Path) -> None:
+    code, said = headrace("run", program(""), "--out", tmp_path / "out")
+    assert code == 2
+    assert "there is no query to run" in said
+
+
+def test_wrong_arguments(headrace: Command, program: Callable[..., Path]) -> None:
+    assert headrace("run", program())[0] == 2
+    assert headrace("walk")[0] == 2
+
+
+def test_explain_prints_the_shared_plan(
+    program: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["headrace", "explain", str(program())])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "query_1" in capsys.readouterr().out
+
+
+def test_it_is_a_module_and_tells_its_version() -> None:
+    done = subprocess.run([sys.executable, "-m", "headrace", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"headrace {__version__}"
