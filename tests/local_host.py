@@ -16,7 +16,7 @@ from headrace.engine.events import (
     KeepSegment,
     RejectRows,
 )
-from headrace.engine.packing import ORDER, Envelope, Kind, Packer
+from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Kind, Packer
 from headrace.engine.segments import unpack_batch
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Catalog
@@ -81,7 +81,7 @@ class LocalHost:
         envelopes: list[Envelope] = []
         for name, batch in batches.items():
             if ordered:
-                batch = batch.append_column(ORDER, pa.array([self._order] * batch.num_rows, pa.int64()))
+                batch = batch.append_column(ORDER, pa.array([self._order << ORDER_SHIFT] * batch.num_rows, pa.int64()))
             packer = Packer(self.plan, self.plan.catalog.get(name), len(self.stores))
             envelopes += packer.pack(batch, at_us)
         self.deliver(envelopes)

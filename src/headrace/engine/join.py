@@ -5,8 +5,8 @@
 
 Every pair is found once: by the newer of its two tuples. Probes are laid out in the total order and a probe's partners
 are contiguous, oldest run first, so results come out in order without being sorted. Two cases are sorted afterwards:
-self-joins (a tuple is newest in two roles) and tuples that come when newer ones have been processed already (a run
-that goes on after its input had ended).
+self-joins (a tuple is newest in two roles; where the two roles have different keys, tuples bring their numbers) and
+tuples that come when newer ones have been processed already (a run that goes on after its input had ended).
 
 Owns: :class:`Block`, :class:`Space`, ``scan``. Cost: O(new tuples x runs x log run) plus O(matches); a slice of about
 ``SLICE_MATCHES`` matches at a time, so that memory does not follow the number of results.
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import bisect_within, expand_ranges, key_ranges, narrow_type
-from headrace.engine.segments import Layout, Segment, build_segment
+from headrace.engine.segments import NUMBER, Layout, Segment, build_segment
 from headrace.engine.waiting import Released
 from headrace.engine.window import Collected, Run
 
@@ -116,6 +116,19 @@ class Space:
         return values
 
     @property
+    def is_numbered(self) -> bool:
+        """Whether the rows have their places in the arrival order with them."""
+        return any(NUMBER in batch.schema.names for batch in self._batches)
+
+    def numbers(self, addresses: Int64s) -> Int64s:
+        """What tells rows at one time apart: their numbers, or else their addresses, which rise with arrival within a
+        key."""
+        if not self.is_numbered:
+            return addresses
+        values: Int64s = self.column(NUMBER, pa.int64(), addresses).to_numpy()
+        return values
+
+    @property
     def collections(self) -> tuple[Collected, ...]:
         """How the rows of each run, and the new ones, were collected."""
         return (*(run.collected for run in self.runs), *((self.new.collected,) if self.new else ()))
@@ -151,7 +164,7 @@ class Ranges:
 def scan(spaces: tuple[Space, Space], reach: Reach) -> Iterator[Matches]:
     """All pairs that the new tuples make within reach, in result order, a slice at a time."""
     roles = _roles(spaces, reach)
-    if _comes_late(spaces):
+    if spaces[0].is_numbered or spaces[1].is_numbered or _comes_late(spaces):
         yield _by_places(spaces, _all_matches(roles), reach)
     elif spaces[0] is spaces[1]:
         yield _by_rank(_all_matches(roles))
@@ -288,12 +301,12 @@ def _by_rank(matches: Matches) -> Matches:
 def _by_places(spaces: tuple[Space, Space], matches: Matches, reach: Reach) -> Matches:
     """The order where a probe need not be the newest: by the newest tuple's place, the other's, then the left one's."""
     left_us, right_us = spaces[0].times(matches.left), spaces[1].times(matches.right)
-    tied = matches.left > matches.right if spaces[0] is spaces[1] else np.zeros(len(matches), dtype=bool)
-    is_left = (left_us > right_us) | ((left_us == right_us) & tied)
-    newest = np.where(is_left, matches.left, matches.right)
-    other = np.where(is_left, matches.right, matches.left)
+    left, right = spaces[0].numbers(matches.left), spaces[1].numbers(matches.right)
+    one_stream = spaces[0] is spaces[1] or spaces[0].is_numbered or spaces[1].is_numbered
+    is_left = (left_us > right_us) | ((left_us == right_us) & (left > right) & one_stream)
+    newest, other = np.where(is_left, left, right), np.where(is_left, right, left)
     oldest_us, newest_us = np.minimum(left_us, right_us), np.maximum(left_us, right_us)
-    order = np.lexsort((matches.left, other, oldest_us, newest, ~is_left, newest_us))
+    order = np.lexsort((is_left, other, oldest_us, newest, ~is_left & (not one_stream), newest_us))
     if reach.after_us is not None:
         order = order[(newest_us - oldest_us)[order] > reach.after_us]
     return matches.where(order)

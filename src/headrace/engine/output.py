@@ -64,7 +64,7 @@ def _cuts(cls: OutputClass, matches: Matches, cut: Cut) -> Iterator[tuple[tuple[
     if matches.ages_us is None:
         yield tuple(member.query for member in cls.members), matches
         return
-    bands = np.searchsorted(np.asarray(cls.windows_us), matches.ages_us, side="left").astype(np.uint8)
+    bands = np.searchsorted(np.asarray(cls.windows_us), matches.ages_us, side="left").astype(np.uint16)
     if cut is Cut.WINDOWS:
         for index, window_us in enumerate(cls.windows_us):
             queries = tuple(member.query for member in cls.members if member.window_us == window_us)

@@ -25,7 +25,7 @@ from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, ProgressMade, StreamsEnded
 from headrace.engine.keys import Int64s, encode_keys, shard_of
 from headrace.engine.operators import layout_of
-from headrace.engine.segments import KEY, pack_batch, take_rows, times_of, unpack_batch
+from headrace.engine.segments import KEY, NUMBER, pack_batch, take_rows, times_of, unpack_batch
 from headrace.errors import InvariantError
 from headrace.model import Stream, StreamId
 from headrace.plan.expressions import ColumnRef
@@ -93,6 +93,7 @@ class Packer:
         self._stream = stream
         self._shards = shards
         self._dealt = 0
+        self._numbered = 0
 
     def pack(self, rows: pa.RecordBatch, arrived_us: int) -> Iterator[Envelope]:
         """Envelopes for rows in arrival order."""
@@ -128,6 +129,8 @@ class Packer:
         if late is not None and late.any():
             yield self._dead_envelope(chunk.filter(pa.array(late)), LATE_IN_CHUNK)
             chunk = chunk.filter(pa.array(~late))
+        if any(group.numbers_tuples for group in self._plan.groups):
+            chunk = self._numbered_on(chunk)
         for group_index, group in enumerate(self._plan.groups):
             for input_index, reader in enumerate(group.inputs):
                 if reader.stream == self._stream.name:
@@ -137,6 +140,12 @@ class Packer:
                             shard, Kind.ROWS, self._stream.name, group_index, input_index, rows=batch.num_rows,
                             payload=blob, **place,
                         )  # fmt: skip
+
+    def _numbered_on(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
+        """The chunk with its rows' numbers, which go on from this task's chunks before it."""
+        numbers = np.arange(self._numbered, self._numbered + chunk.num_rows)
+        self._numbered += chunk.num_rows
+        return chunk.append_column(NUMBER, pa.array(numbers))
 
     def _late_in_chunk(self, ts_us: Int64s) -> np.ndarray:
         """Rows further behind the newest before them, in their chunk, than the stream allows."""
@@ -148,7 +157,7 @@ class Packer:
         chunk = _kept(reader, chunk)
         if chunk.num_rows == 0:
             return
-        carried = chunk.select(list(reader.schema.names))
+        carried = chunk.select([*reader.schema.names, *([NUMBER] if group.numbers_tuples else [])])
         if group.is_join:
             keys = encode_keys(_key_columns(reader, chunk), group.key_form)
             if layout_of(reader, group.key_form).key == KEY:
@@ -227,4 +236,8 @@ def dead_letters_from(letters: pa.RecordBatch) -> list[str]:
 
 def _readable(row: dict[str, object]) -> object:
     corrupt = row.pop(CORRUPT, None)
-    return corrupt if corrupt is not None else {name: value for name, value in row.items() if name not in (ORDER, KEY)}
+    return (
+        corrupt
+        if corrupt is not None
+        else {name: value for name, value in row.items() if name not in (ORDER, KEY, NUMBER)}
+    )

@@ -24,6 +24,8 @@ from headrace.errors import InvariantError
 
 KEY = "__key"
 """The column that holds the key's number, where no carried column is that number already."""
+NUMBER = "__number"
+"""The column that holds a tuple's place in its stream's arrival order, in groups that compare it."""
 
 
 @dataclass(frozen=True, slots=True)

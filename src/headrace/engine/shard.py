@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.engine.events import (
@@ -33,7 +34,7 @@ from headrace.engine.events import (
 from headrace.engine.operators import GroupOperator, InputState, Place
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
-from headrace.engine.segments import times_of
+from headrace.engine.segments import NUMBER, times_of
 from headrace.engine.state import input_from_json, input_to_json, names_in
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
@@ -44,6 +45,8 @@ STATE_VERSION = 1
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _END_OF_TIME = Place(2**63 - 1, 2**31)
+_NUMBER_BITS = 32
+"""Of a tuple's number: its place in its chunk; above them, the chunk's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Shard:
         self._orphans = []
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
         blocks = sorted((event for event in told if isinstance(event, BlockArrived)), key=lambda one: one.arrival)
-        for block in blocks:
+        for block in self._numbered(blocks):
             effects.extend(self._accept(block, floors))
         ended = any(isinstance(event, StreamsEnded) for event in told)
         for operator in self._operators.values():
@@ -106,6 +109,16 @@ class Shard:
             floors.setdefault((beat.stream, beat.arrival), self._newest_us.get(beat.stream))
             self._newest_us[beat.stream] = max(beat.newest_us, self._newest_us.get(beat.stream, beat.newest_us))
         return floors
+
+    def _numbered(self, blocks: Iterable[BlockArrived]) -> Iterator[BlockArrived]:
+        """The blocks in order; where a group compares its tuples' numbers, with numbers that go on rising."""
+        chunks: dict[Arrival, int] = {}
+        for block in blocks:
+            if NUMBER in block.batch.schema.names:
+                chunk = chunks.setdefault(block.arrival, self._serial.take())
+                yield replace(block, batch=_numbered_from(block.batch, chunk << _NUMBER_BITS))
+            else:
+                yield block
 
     def _accept(self, block: BlockArrived, floors: dict[tuple[StreamId, Arrival], int | None]) -> Iterator[Effect]:
         """Takes the rows that are in time; the late ones are rejected, once for their stream."""
@@ -193,6 +206,11 @@ class Shard:
                         raise InvariantError("a waiting piece is not in time order or not stored")
         if len(set(names)) != len(names):
             raise InvariantError("two kept segments have the same name")
+
+
+def _numbered_from(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    index = batch.schema.get_field_index(NUMBER)
+    return batch.set_column(index, NUMBER, pc.add(batch.column(index), pa.scalar(first, pa.int64())))
 
 
 def _auditors(plan: SharedPlan) -> dict[StreamId, tuple[str, int]]:

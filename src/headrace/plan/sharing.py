@@ -10,7 +10,8 @@ Filters that every member has run below the join (``Input.pushed``); the others 
 have the same filters and select list (``OutputClass``). Planning is quadratic in a group's members at worst.
 
 Invariants: in a group's expressions, source 0 and 1 are the group's own sides, not a query's FROM order; the sides are
-in an order that does not depend on how any query wrote them; every query is in exactly one class.
+in catalog order, however a query wrote them (a stream joined with itself: as FROM has them, because FROM decides which
+of two results with the same tuples comes first); every query is in exactly one class.
 """
 
 from __future__ import annotations
@@ -111,6 +112,11 @@ class Group:
     def is_join(self) -> bool:
         return len(self.sides) == 2
 
+    @property
+    def numbers_tuples(self) -> bool:
+        """Whether both inputs read one stream: then only a number tells which of two tuples at one time came first."""
+        return self.is_join and len({input.stream for input in self.inputs}) < len(self.inputs)
+
     def input_of(self, side: int) -> Input:
         return self.inputs[self.sides[side]]
 
@@ -162,8 +168,7 @@ def _canonical(catalog: Catalog, query: Query) -> _Canonical:
     if not equalities:
         raise PlanError(f"query {query.name} has no equality between its streams: add one, such as a.id = b.id")
     positions = [catalog.position(source.stream) for source in query.sources]
-    orders = [(0, 1), (1, 0)] if positions[0] == positions[1] else [(0, 1) if positions[0] < positions[1] else (1, 0)]
-    return min((_arranged(query, order, equalities) for order in orders), key=lambda one: one.signature)
+    return _arranged(query, (0, 1) if positions[0] <= positions[1] else (1, 0), equalities)
 
 
 def _equality(condition: Expression) -> tuple[Expression, Expression] | None:

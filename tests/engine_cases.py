@@ -1,0 +1,368 @@
+"""Streams, queries and ways of running for the engine's tests, and what is compared with the reference.
+
+A :class:`Case` is one input: a catalog, every stream's rows in order of arrival, and queries. A :class:`Way` is one
+way of running it: how arrivals are cut into micro-batches, how far streams lag behind each other, how many shards,
+and the shard's options. No way may change an answer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import zip_longest
+
+import pyarrow as pa
+from hypothesis import settings
+from hypothesis import strategies as st
+from local_host import LocalHost
+from strategies import PRICE, RATE, SECOND_US, at
+
+from headrace.engine.arrow_types import arrow_schema
+from headrace.engine.output import Cut
+from headrace.engine.shard import ShardOptions
+from headrace.model import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Catalog,
+    Column,
+    QueryId,
+    Schema,
+    Stream,
+    StreamId,
+)
+from headrace.plan.expressions import ColumnRef, Expression, Literal, Value
+from headrace.plan.functions import call
+from headrace.plan.queries import Output, Query, Source
+
+_THOROUGH = 25 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 1
+
+
+def examples(count: int) -> settings:
+    """So many examples; many times more under the profile ``thorough``."""
+    return settings(max_examples=count * _THOROUGH)
+
+
+Row = dict[str, Value]
+Arrivals = Mapping[StreamId, Sequence[Row]]
+Answer = list[tuple[Value, ...]]
+
+WIDE = Schema(
+    (
+        Column("ts", TIMESTAMP),
+        Column("id", BIGINT),
+        Column("k", INT),
+        Column("n", BIGINT),
+        Column("name", STRING),
+        Column("x", DOUBLE),
+        Column("price", PRICE),
+        Column("rate", RATE),
+        Column("day", DATE),
+        Column("moment", TIMESTAMP),
+        Column("flag", BOOLEAN),
+    )
+)
+"""A column of every type that may be a key."""
+
+_POOLS: dict[str, tuple[Value, ...]] = {
+    "k": (1, 1, 2, 3, None),
+    "n": (1, 2, 1, -(2**63), None),
+    "name": ("a", "é漢", "", "b", None),
+    "x": (1.0, math.nan, 0.0, -0.0, None),
+    "price": (Decimal("1.00"), Decimal("1.00"), Decimal("-2.50"), Decimal("0.00"), None),
+    "rate": (Decimal("1.0000"), Decimal("-2.5000"), Decimal("-2.5001"), Decimal("0.0000"), None),
+    "day": (dt.date(2026, 1, 1), dt.date(2026, 1, 1), dt.date(1969, 12, 31), dt.date(1, 1, 1), None),
+    "moment": (at(0), at(0), at(1), dt.datetime(1, 1, 1, tzinfo=dt.UTC), None),
+    "flag": (True, True, False, False, None),
+}
+"""Values by column, few and tied; one of five is NULL."""
+
+
+def row(seconds: float | None, number: int, code: int = 0, **columns: Value) -> Row:
+    """A row of WIDE at a time; the digits of ``code`` to the base 5 pick the columns, unless they are given."""
+    picked: Row = {"ts": None if seconds is None else at(seconds), "id": number}
+    for name, pool in _POOLS.items():
+        picked[name] = columns.get(name, pool[code % 5])
+        code //= 5
+    return picked
+
+
+def column(source: int, name: str) -> ColumnRef:
+    found = WIDE.find(name)
+    assert found is not None
+    return ColumnRef(source, name, found.type)
+
+
+# --- inputs
+
+_STEPS = (0, 0, 0, 1, 1, 2, 7, -1, -2, -5, -11, None)
+"""Seconds from one row to the next: ties, gaps, stragglers (negative), no time at all."""
+
+
+@st.composite
+def catalogs(draw: st.DrawFn, least: int = 2, most: int = 3) -> Catalog:
+    """Streams b, a, c (positions are not names' order) of WIDE rows, each with its own patience."""
+    delays = draw(st.lists(st.sampled_from((0, 0, 2, 10)), min_size=least, max_size=most))
+    streams = zip("bac", delays, strict=False)
+    return Catalog(tuple(Stream(StreamId(name), WIDE, "ts", delay * SECOND_US) for name, delay in streams))
+
+
+def rows_of_one(max_rows: int = 14) -> st.SearchStrategy[list[Row]]:
+    steps = st.lists(st.tuples(st.sampled_from(_STEPS), st.integers(0, 5 ** len(_POOLS) - 1)), max_size=max_rows)
+    return st.builds(_walk, st.sampled_from((0, 0, 3, 20)), steps)
+
+
+def _walk(start: int, steps: Iterable[tuple[int | None, int]]) -> list[Row]:
+    now, rows = start, []
+    for number, (step, code) in enumerate(steps):
+        now += max(step or 0, 0)
+        rows.append(row(None if step is None else now + min(step, 0), number, code))
+    return rows
+
+
+@st.composite
+def arrivals(draw: st.DrawFn, catalog: Catalog, max_rows: int = 14) -> dict[StreamId, list[Row]]:
+    return {stream.name: draw(rows_of_one(max_rows)) for stream in catalog.streams}
+
+
+# --- queries
+
+_KEYS = (
+    (("k", "k"),),
+    (("k", "k"),),
+    (("n", "n"),),
+    (("k", "n"),),
+    (("n", "k"),),
+    (("name", "name"),),
+    (("x", "x"),),
+    (("k", "x"),),
+    (("price", "price"),),
+    (("price", "rate"),),
+    (("n", "price"),),
+    (("day", "day"),),
+    (("moment", "moment"),),
+    (("day", "moment"),),
+    (("flag", "flag"),),
+    (("k", "k"), ("name", "name")),
+    (("k", "n"), ("n", "k")),
+    (("x", "x"), ("flag", "flag"), ("price", "price")),
+)
+"""Equalities between two streams; the first ones are frequent, so that queries share."""
+
+_EXTRA = ("k", "n", "name", "x", "price", "rate", "day", "moment", "flag")
+WINDOWS_S = (0, 1, 2, 5, 100)
+
+
+@st.composite
+def queries(draw: st.DrawFn, catalog: Catalog, name: str = "q", sources: int | None = None) -> Query:
+    """A filter over one stream or a join of two, perhaps one with itself; the first columns are every source's time."""
+    sources = sources or draw(st.sampled_from((1, 2, 2, 2, 2)))
+    from_ = [draw(st.sampled_from(catalog.streams)).name for _ in range(sources)]
+    conditions: list[Expression] = []
+    if sources == 2:
+        conditions += [
+            call("=", *pair[:: draw(st.sampled_from((1, -1)))])
+            for pair in ((column(0, left), column(1, right)) for left, right in draw(st.sampled_from(_KEYS)))
+        ]
+    conditions += draw(st.lists(_filters(sources), max_size=2))
+    outputs = [Output(f"{name}{i}", column(i, name)) for name in ("ts", "id") for i in range(sources)]
+    extra = draw(st.lists(st.tuples(st.sampled_from(_EXTRA), st.integers(0, sources - 1)), max_size=2, unique=True))
+    outputs += [Output(f"{one}{i}", column(i, one)) for one, i in extra]
+    if draw(st.booleans()):
+        outputs.append(Output("computed", call("+", column(0, "k"), column(sources - 1, "id"))))
+    window_us = draw(st.sampled_from(WINDOWS_S)) * SECOND_US
+    return Query(
+        QueryId(name),
+        tuple(Source(stream, f"s{i}") for i, stream in enumerate(from_)),
+        tuple(draw(st.permutations(conditions))),
+        tuple(outputs),
+        None if sources == 1 else window_us,
+    )
+
+
+@st.composite
+def query_lists(draw: st.DrawFn, catalog: Catalog, most: int = 4, prefix: str = "q") -> list[Query]:
+    """Queries of which some are variants of the first, so that they share: another window, filter or select list."""
+    first = draw(queries(catalog, f"{prefix}0"))
+    found = [first]
+    for number in range(1, draw(st.integers(1, most))):
+        name = QueryId(f"{prefix}{number}")
+        if draw(st.booleans()):
+            found.append(draw(queries(catalog, name)))
+        else:
+            found.append(replace(draw(_variants(first)), name=name))
+    return found
+
+
+@st.composite
+def _variants(draw: st.DrawFn, query: Query) -> Query:
+    sources = len(query.sources)
+    if sources == 2:
+        query = replace(query, window_us=draw(st.sampled_from(WINDOWS_S)) * SECOND_US)
+    change = draw(st.sampled_from(("nothing", "more filters", "fewer filters", "other outputs")))
+    if change == "more filters":
+        return replace(query, conditions=(*query.conditions, draw(_filters(sources))))
+    if change == "fewer filters":
+        return replace(query, conditions=tuple(one for one in query.conditions if _is_equality(one)))
+    if change == "other outputs":
+        return replace(query, outputs=(*query.outputs[: 2 * sources], Output("more", column(0, draw(_extra)))))
+    return query
+
+
+_extra = st.sampled_from(_EXTRA)
+
+
+def _is_equality(condition: Expression) -> bool:
+    return getattr(condition, "function", None) == "="
+
+
+@st.composite
+def _filters(draw: st.DrawFn, sources: int) -> Expression:
+    """A condition on one side, on both, or on none."""
+    side = draw(st.integers(0, sources - 1))
+    other = sources - 1 - side
+    return draw(
+        st.sampled_from(
+            (
+                call("<", column(side, "k"), Literal(3, INT)),
+                call("or", call("like", column(side, "name"), Literal("%a%", STRING)), column(side, "flag")),
+                call(">=", column(side, "x"), Literal(0.0, DOUBLE)),
+                call("is_null", column(side, "n")),
+                call(">", column(side, "ts"), Literal(at(4), TIMESTAMP)),
+                call("in", column(side, "k"), Literal(1, INT), Literal(None, INT)),
+                call("<=", column(side, "x"), column(other, "x")),
+                call("<", column(side, "id"), column(other, "id")),
+                call("=", column(side, "flag"), Literal(True, BOOLEAN)),
+                Literal(True, BOOLEAN),
+                call("or", call("=", column(0, "flag"), column(other, "flag")), call("is_null", column(side, "k"))),
+            )
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    catalog: Catalog
+    arrivals: Arrivals
+    queries: tuple[Query, ...]
+
+
+@st.composite
+def cases(draw: st.DrawFn, most_queries: int = 4, max_rows: int = 14) -> Case:
+    catalog = draw(catalogs())
+    return Case(catalog, draw(arrivals(catalog, max_rows)), tuple(draw(query_lists(catalog, most_queries))))
+
+
+# --- ways of running
+
+ONE_SHARD = ShardOptions(cut=Cut.WINDOWS)
+
+
+@dataclass(frozen=True)
+class Way:
+    """``blocks`` and ``lags`` go round the streams: rows a chunk, and micro-batches a stream is behind the first."""
+
+    blocks: tuple[int, ...] = (1000,)
+    lags: tuple[int, ...] = (0,)
+    shards: int = 1
+    options: ShardOptions = ONE_SHARD
+    restoring: bool = False
+
+
+@st.composite
+def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3)) -> Way:
+    count = draw(st.sampled_from(shards))
+    cut = Cut.WINDOWS if count == 1 else draw(st.sampled_from(Cut))
+    return Way(
+        tuple(draw(st.lists(st.sampled_from((1, 2, 3, 7, 1000)), min_size=1, max_size=3))),
+        tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))),
+        count,
+        ShardOptions(cut=cut, merge_fanout=draw(st.sampled_from((2, 4)))),
+        draw(st.booleans()),
+    )
+
+
+def batch_of(rows: Sequence[Row], schema: Schema = WIDE) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(schema))
+
+
+def micro_batches(case: Case, way: Way) -> Iterator[dict[StreamId, list[Row]]]:
+    """The arrivals, cut: at most one chunk a stream in each micro-batch."""
+    chunks: list[list[tuple[StreamId, list[Row]] | None]] = []
+    for index, stream in enumerate(case.catalog.streams):
+        rows, size = case.arrivals[stream.name], way.blocks[index % len(way.blocks)]
+        behind = [None] * way.lags[index % len(way.lags)]
+        chunks.append([*behind, *((stream.name, list(rows[i : i + size])) for i in range(0, len(rows), size))])
+    for together in zip_longest(*chunks):
+        yield dict(chunk for chunk in together if chunk is not None)
+
+
+def host_for(case: Case, way: Way) -> LocalHost:
+    return LocalHost(case.catalog, case.queries, shards=way.shards, options=way.options, restoring=way.restoring)
+
+
+def run(case: Case, way: Way = Way()) -> LocalHost:  # noqa: B008
+    """The case to the end of its input."""
+    host = host_for(case, way)
+    for chunks in micro_batches(case, way):
+        arrive(host, chunks)
+    host.end()
+    return host
+
+
+def arrive(host: LocalHost, chunks: Mapping[StreamId, Sequence[Row]], *, ordered: bool = True) -> None:
+    batches = {name: batch_of(rows, host.plan.catalog.get(name).schema) for name, rows in chunks.items()}
+    host.arrive(batches, ordered=ordered)
+
+
+# --- comparing
+
+
+def shown(answer: Iterable[Sequence[Value]]) -> list[tuple[Value, ...]]:
+    """Rows that can be compared and counted: NaN equals itself."""
+    return [tuple("NaN" if one != one else one for one in row) for row in answer]
+
+
+def got(host: LocalHost, query: Query) -> list[tuple[Value, ...]]:
+    return shown(tuple(row.values()) for row in host.rows(query.name))  # type: ignore[arg-type]
+
+
+def got_by_batch(host: LocalHost, query: Query) -> list[list[tuple[Value, ...]]]:
+    return [shown(tuple(row.values()) for row in rows) for rows in host.results[query.name]]  # type: ignore[arg-type]
+
+
+def same_rows(left: Iterable[Sequence[Value]], right: Iterable[Sequence[Value]]) -> bool:
+    """Equal as multisets."""
+    return Counter(shown(left)) == Counter(shown(right))
+
+
+def result_time(query: Query, result: Sequence[Value]) -> dt.datetime:
+    times = [time for time in result[: len(query.sources)] if isinstance(time, dt.datetime)]
+    assert len(times) == len(query.sources), "queries of these tests select every source's ts first"
+    return max(times)
+
+
+def assert_batches_in_order(host: LocalHost, query: Query) -> None:
+    """Every row of a later micro-batch is at or after every row of an earlier one."""
+    reached: dt.datetime | None = None
+    for rows in host.results[query.name]:
+        times = [result_time(query, tuple(one.values())) for one in rows]  # type: ignore[arg-type]
+        assert reached is None or min(times) >= reached
+        reached = max([*times, *([reached] if reached else [])])
+
+
+def rejected(host: LocalHost) -> Counter[tuple[str, str, int]]:
+    """The dead letters as (stream, reason, id)."""
+    letters = ((one["stream"], one["reason"], one["row"]) for one in host.rejected)
+    rows = ((stream, reason, json.loads(row) if isinstance(row, str) else row) for stream, reason, row in letters)
+    return Counter((str(stream), str(reason), row["id"]) for stream, reason, row in rows)  # type: ignore[index]
