@@ -240,9 +240,9 @@ def arrivals(draw: st.DrawFn, catalog: Catalog, max_rows: int = 14) -> dict[Stre
 
 @st.composite
 def _arrivals_of_one(draw: st.DrawFn, max_rows: int) -> list[dict[str, Value]]:
-    now = draw(st.sampled_from((0, 0, 3, 20)))
+    now = draw(st.sampled_from((0, 0, 0, 3, 20)))
     arrived: list[dict[str, Value]] = []
-    for step in draw(st.lists(st.sampled_from((0, 0, 0, 1, 1, 2, 7, -1, -2, -5, -11, None)), max_size=max_rows)):
+    for step in draw(st.lists(st.sampled_from((0, 0, 0, 0, 1, 1, 2, 7, -1, -2, -11, None)), max_size=max_rows)):
         if step is not None and step > 0:
             now += step
         time = None if step is None else at(now + min(step, 0))
@@ -257,7 +257,7 @@ def _event(number: int) -> st.SearchStrategy[dict[str, Value]]:
         {
             "ts": st.none(),
             "id": st.just(number),
-            "k": st.sampled_from((1, 1, 1, 2, 3, None)),
+            "k": st.sampled_from((1, 1, 1, 1, 2, 3, None)),
             "name": st.sampled_from(("a", "b", "é漢", "", None)),
             "x": st.sampled_from((0.0, 1.0, 1.0, -2.5, math.nan, math.inf, None)),
         }
@@ -272,7 +272,7 @@ def queries(draw: st.DrawFn, catalog: Catalog, sources: int = 2) -> Query:
     """An equi-join of so many streams (perhaps one with itself) with filters; or a filter over one stream."""
     names = [draw(st.sampled_from(catalog.streams)).name for _ in range(sources)]
     conditions = [draw(_join_condition(i)) for i in range(1, sources)]
-    conditions += draw(st.lists(st.integers(0, sources - 1).flatmap(_filter), max_size=2))
+    conditions += draw(st.lists(st.integers(0, sources - 1).flatmap(_filter), max_size=1))
     outputs = [
         Output(f"{column}{i}", _event_column(i, column)) for i in range(sources) for column in ("ts", "id", "name", "x")
     ]
@@ -297,7 +297,7 @@ def _event_column(source: int, name: str) -> ColumnRef:
 def _join_condition(draw: st.DrawFn, source: int) -> Expression:
     """Equal keys of this source and an earlier one, of one type or of two."""
     other = draw(st.integers(0, source - 1))
-    left, right = draw(st.sampled_from((("k", "k"), ("k", "k"), ("name", "name"), ("k", "id"), ("k", "x"), ("x", "x"))))
+    left, right = draw(st.sampled_from((*[("k", "k")] * 4, ("name", "name"), ("k", "id"), ("k", "x"), ("x", "x"))))
     return call("=", _event_column(other, left), _event_column(source, right))
 
 
