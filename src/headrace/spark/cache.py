@@ -41,7 +41,7 @@ class SegmentCache:
             with pa.memory_map(str(path)) as mapped:
                 buffer = mapped.read_buffer()
             os.utime(path)
-        except FileNotFoundError:  # never there, or trimmed this moment by another worker
+        except OSError:  # never there, or trimmed this moment by another worker
             return None
         return buffer
 
