@@ -18,7 +18,7 @@ from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from rich.console import Console
 from rich.table import Table
@@ -101,7 +101,7 @@ class Router:
 
     def _route(self, reports: DataFrame, batch: int, began_s: float) -> None:
         shipped = sf.col("kind") == ROWS
-        kept_away = shipped & sf.arrays_overlap("queries", sf.array(*map(sf.lit, self._sinks.callbacks or [""])))
+        kept_away = shipped & _for_any(self._sinks.callbacks) & ~_for_any(self._sinks.consoles)
         rows = reports.where(~kept_away).collect()
         staged = [StagedPart(row.detail, tuple(row.queries), row.rows) for row in rows if row.kind == STAGED]
         publish(batch, staged, self._sinks.directories)
@@ -136,6 +136,11 @@ class Router:
             for one in shown[: self._sinks.console_rows]:
                 table.add_row(*(str(value) for value in one.values()))
             self._console.print(table)
+
+
+def _for_any(queries: Iterable[str]) -> Column:
+    """Whether a report is for one of these queries."""
+    return sf.arrays_overlap("queries", sf.array(*map(sf.lit, [*queries, ""])))
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -337,7 +337,7 @@ def _schema_of(name: str, schema: StructType) -> Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns = []
-    for one in to_arrow_schema(schema):
+    for one in to_arrow_schema(schema, timezone="UTC"):
         try:
             columns.append(Column(one.name, data_type(one.type)))
         except (PlanError, KeyError, ValueError):
