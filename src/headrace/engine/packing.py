@@ -51,7 +51,7 @@ class Kind(IntEnum):
     DEAD = 2
     """Dead letters; ``rows`` says how many of them were late."""
     TALLY = 3
-    """How many rows a source task read, and how many of them were malformed."""
+    """How many rows a source task read, how many of them were malformed, and how long packing them took."""
     END = 4
 
 
@@ -70,6 +70,7 @@ class Envelope:
     arrived_us: int = 0
     rows: int = 0
     malformed: int = 0
+    spent_us: int = 0
     payload: bytes | pa.Buffer = b""
 
     def event(self, plan: SharedPlan) -> Event:
@@ -160,7 +161,7 @@ class Packer:
         carried = chunk.select([*reader.schema.names, *([NUMBER] if group.numbers_tuples else [])])
         if group.is_join:
             keys = encode_keys(_key_columns(reader, chunk), group.key_form)
-            if layout_of(reader, group.key_form).key == KEY:
+            if layout_of(reader, group.key_form).key not in reader.schema.names:
                 carried = carried.append_column(KEY, pa.array(keys))
             shards = shard_of(keys, self._shards)
         else:

@@ -12,13 +12,14 @@ from headrace.engine.packing import Envelope, Kind
 
 ENVELOPE_DDL = (
     "shard int, kind int, stream string, `group` int, input int, `order` bigint, first_us bigint, newest_us bigint, "
-    "arrived_us bigint, rows bigint, malformed bigint, payload binary"
+    "arrived_us bigint, rows bigint, malformed bigint, spent_us bigint, payload binary"
 )
 _ENVELOPE_ARROW = pa.schema(
     [
         ("shard", pa.int32()), ("kind", pa.int32()), ("stream", pa.string()), ("group", pa.int32()),
         ("input", pa.int32()), ("order", pa.int64()), ("first_us", pa.int64()), ("newest_us", pa.int64()),
-        ("arrived_us", pa.int64()), ("rows", pa.int64()), ("malformed", pa.int64()), ("payload", pa.binary()),
+        ("arrived_us", pa.int64()), ("rows", pa.int64()), ("malformed", pa.int64()),
+        ("spent_us", pa.int64()), ("payload", pa.binary()),
     ]
 )  # fmt: skip
 
@@ -53,7 +54,7 @@ def to_arrow(envelopes: Iterable[Envelope], labels: tuple[int, ...]) -> pa.Recor
 def _fields(one: Envelope) -> tuple[object, ...]:
     return (
         one.stream, one.group, one.input, one.order, one.first_us, one.newest_us,
-        one.arrived_us, one.rows, one.malformed, memoryview(one.payload).tobytes(),
+        one.arrived_us, one.rows, one.malformed, one.spent_us, memoryview(one.payload).tobytes(),
     )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def from_pandas(frames: Iterable[pd.DataFrame], shard: int) -> Iterator[Envelope
             yield Envelope(
                 shard, Kind(int(row.kind)), row.stream, int(row.group), int(row.input), int(row.order),
                 int(row.first_us), int(row.newest_us), int(row.arrived_us), int(row.rows), int(row.malformed),
-                row.payload,
+                int(row.spent_us), row.payload,
             )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -25,8 +26,11 @@ def packer(plan: SharedPlan, stream: Stream, labels: tuple[int, ...]) -> Callabl
     def pack(batches: Rows) -> Iterator[pa.RecordBatch]:
         packing = Packer(plan, stream, len(labels))
         for rows in _gathered(batches):
+            began_ns = time.perf_counter_ns()
             envelopes = list(packing.pack(_typed(rows, stream), time.time_ns() // 1000))
-            yield to_arrow(envelopes, labels)
+            spent_us = (time.perf_counter_ns() - began_ns) // 1000
+            timed = [replace(one, spent_us=spent_us) if one.kind is Kind.TALLY else one for one in envelopes]
+            yield to_arrow(timed, labels)
 
     return pack
 

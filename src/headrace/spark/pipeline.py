@@ -101,8 +101,11 @@ class Router:
 
     def _route(self, reports: DataFrame, batch: int, began_s: float) -> None:
         shipped = sf.col("kind") == ROWS
-        kept_away = shipped & _for_any(self._sinks.callbacks) & ~_for_any(self._sinks.consoles)
-        rows = reports.where(~kept_away).collect()
+        if self._sinks.callbacks:
+            kept_away = shipped & _for_any(self._sinks.callbacks) & ~_for_any(self._sinks.consoles)
+            rows = reports.where(~kept_away).collect()
+        else:
+            rows = reports.collect()
         staged = [StagedPart(row.detail, tuple(row.queries), row.rows) for row in rows if row.kind == STAGED]
         publish(batch, staged, self._sinks.directories)
         self._keep_dead_letters(batch, [bytes(row.payload) for row in rows if row.kind == DEAD])

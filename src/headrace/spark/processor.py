@@ -173,6 +173,8 @@ class _Step:
         """The shard's statistics of this micro-batch."""
         held = shard.holdings()
         tallies = [one for one in envelopes if one.kind is Kind.TALLY]
+        if tallies:
+            self._stage_ms["pack"] = max(one.spent_us for one in tallies) / 1000
         for one in envelopes:
             if one.kind is Kind.DEAD and one.rows:
                 self._late[one.stream] = self._late.get(one.stream, 0) + one.rows
