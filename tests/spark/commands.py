@@ -1,0 +1,60 @@
+"""The command line in a process group of its own, for tests that interrupt or kill it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+
+class Command:
+    """A started ``headrace run``; ``kill`` ends it and all that it started, Spark's JVM and workers included."""
+
+    def __init__(self, program: Path, out: Path, *arguments: str) -> None:
+        self.out = out
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "run", str(program), "--out", str(out), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 120) -> bool:
+        """Waits until the condition holds; False if the process ended first."""
+        end = time.monotonic() + timeout_s
+        while not condition():
+            if not self.is_running:
+                return False
+            assert time.monotonic() < end, "it takes too long"
+            time.sleep(0.005)
+        return True
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def finish(self, timeout_s: float = 180) -> tuple[int, str, str]:
+        """Waits for the end; gives the exit code, and what it printed on standard output and error."""
+        out, err = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, out, err
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
