@@ -43,7 +43,7 @@ class Watcher:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._ended.wait(0.02):
+        while not self._ended.wait(0.1):
             try:
                 self._look()
             except Exception as error:  # noqa: BLE001 - told by the test
