@@ -20,6 +20,7 @@ setup: ## Python, Java and packages: what is missing is installed (demo, test, .
 	@scripts/setup
 
 demo: setup ## a short run with a live table; results in out/demo
+	@rm -rf out/demo
 	@$(SPARK_ENV) $(BIN)/headrace demo --out out/demo
 
 test: check test-spark ## everything: check, then the tests that run Spark

@@ -27,6 +27,8 @@ from headrace.errors import SinkError
 from headrace.stats import QueryStats, RunStats
 
 SECONDS = 60.0
+START_S = 300.0
+"""How long the first micro-batch may take before the demo gives up."""
 POLL_S = 0.25
 PLOT_FILE = "demo.png"
 
@@ -116,9 +118,10 @@ def run_demo(
 
 
 def _watch(run: DemoRun, seconds: float, console: Console) -> tuple[RunStats, ...]:
-    """Snapshots until the time is over, the run ends, or the user interrupts it."""
+    """Snapshots until the time is over, the run ends, or the user interrupts it. The time counts from the first
+    micro-batch: how long Spark takes to start is the machine's affair."""
     history: list[RunStats] = []
-    end_s = time.monotonic() + seconds
+    end_s = time.monotonic() + START_S
     with LiveView(console) as view:
         try:
             ended = False
@@ -126,6 +129,8 @@ def _watch(run: DemoRun, seconds: float, console: Console) -> tuple[RunStats, ..
                 ended = run.wait(POLL_S)
                 stats = run.stats()
                 view.update(stats)
+                if stats.batches and not history:
+                    end_s = time.monotonic() + seconds
                 if stats.batches and (not history or stats.batches != history[-1].batches):
                     history.append(stats)
         except KeyboardInterrupt:
