@@ -71,7 +71,7 @@ def run(
                 view.update(started.stats())
             view.update(started.stats())
     except KeyboardInterrupt:
-        console.print("stopping after the micro-batch under way")
+        console.print("stopping; the same command goes on from here")
     finally:
         started.stop()
     console.print(f"results are in {out}")

@@ -21,6 +21,10 @@ RECENT = 20
 """Micro-batches that rates and latencies look back on."""
 
 
+REMEMBERED = 1000
+"""Micro-batches whose stage times are kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
     """One micro-batch: when it was published, what each shard told, and how long its stages took."""
@@ -86,6 +90,7 @@ class RunMetrics:
             self._recent.append(facts)
             self._batches += 1
             self._stages[facts.batch] = facts.stage_ms()
+            self._stages.pop(facts.batch - REMEMBERED, None)
             for query, rows in facts.results().items():
                 self._results[query] = self._results.get(query, 0) + rows
             late = facts.late()

@@ -302,7 +302,7 @@ class Run:
         return ended
 
     def stop(self) -> None:
-        """Ends the run after the micro-batch under way; the checkpoint can be gone on with."""
+        """Ends the run; a micro-batch under way is done again by the next run on the checkpoint."""
         self._stopping = True
         self._query.stop()
         self._ended.wait(60)
