@@ -26,6 +26,7 @@ from strategies import PRICE, RATE, SECOND_US, at
 from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
+from headrace.engine.state import names_in
 from headrace.model import (
     BIGINT,
     BOOLEAN,
@@ -366,3 +367,10 @@ def rejected(host: LocalHost) -> Counter[tuple[str, str, int]]:
     letters = ((one["stream"], one["reason"], one["row"]) for one in host.rejected)
     rows = ((stream, reason, json.loads(row) if isinstance(row, str) else row) for stream, reason, row in letters)
     return Counter((str(stream), str(reason), row["id"]) for stream, reason, row in rows)  # type: ignore[index]
+
+
+def assert_store_holds_what_is_needed(host: LocalHost) -> None:
+    """The store's names are the ones that the shards' kept states refer to, and no others."""
+    for shard, store in zip(host.shards, host.stores, strict=True):
+        groups = json.loads(shard.manifest())["groups"].values()
+        assert set(store.blobs) == {name for inputs in groups for one in inputs for name in names_in(one)}

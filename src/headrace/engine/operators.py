@@ -36,12 +36,10 @@ class Place:
 
 
 def layout_of(input: Input, key_form: KeyForm) -> Layout:
-    """A BIGINT or TIMESTAMP column that is the key and is carried anyway serves as the key's number."""
+    """A BIGINT or TIMESTAMP column that is the key serves as the key's number, in batches that carry it anyway."""
     if key_form is KeyForm.EXACT and len(input.keys) == 1:
         (key,) = input.keys
-        carried = isinstance(key, ColumnRef) and key.name in input.schema.names
-        if carried and key.type.kind in (TypeKind.BIGINT, TypeKind.TIMESTAMP):
-            assert isinstance(key, ColumnRef)
+        if isinstance(key, ColumnRef) and key.type.kind in (TypeKind.BIGINT, TypeKind.TIMESTAMP):
             return Layout(input.time, key.name)
     return Layout(input.time, KEY)
 
@@ -146,13 +144,13 @@ class GroupOperator:
     def _only_counts(self, spaces: tuple[Space, Space]) -> bool:
         """Whether lengths of ranges are all that is asked for."""
         counted = all(cls.delivery is Delivery.COUNT and not cls.filters for cls in self.group.classes)
-        usable = all(
-            serves(cls, side, collected)
+        usable = counted and all(
+            serves(cls, side, collected) and not cls.unchecked(side, collected.pushed)
             for cls in self.group.classes
             for side, space in enumerate(spaces)
-            for collected in space.collections
+            for collected in set(space.collections)
         )
-        return counted and usable and not self.group.verified
+        return usable and not self.group.verified
 
     def _count(self, block: Block, spaces: tuple[Space, Space], reach: Reach) -> Iterator[Emission]:
         """Counts each window that the reach completes; a window's count includes the smaller windows'."""

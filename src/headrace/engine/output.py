@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +51,7 @@ def emissions(
     cls: OutputClass, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, cut: Cut
 ) -> Iterator[Emission]:
     """What the class makes of these matches: batches (or counts) with their readers."""
-    for queries, picked in _cuts(cls, filtered(_served(cls, matches, spaces), spaces, cls.filters), cut):
+    for queries, picked in _cuts(cls, _passing(cls, _served(cls, matches, spaces), spaces), cut):
         if not len(picked):
             continue
         arrived = arrivals(picked.probe, arrived_us)
@@ -82,15 +83,42 @@ def _served(cls: OutputClass, matches: Matches, spaces: Sequence[Space]) -> Matc
     if matches.ages_us is not None and (matches.ages_us > cls.windows_us[-1]).any():
         matches = matches.where(np.flatnonzero(matches.ages_us <= cls.windows_us[-1]))
     for side, space in enumerate(spaces):
-        serving = np.array([serves(cls, side, collected) for collected in space.collections])
-        if not serving.all():
+        usable = {collected: serves(cls, side, collected) for collected in set(space.collections)}
+        if not all(usable.values()):
+            serving = np.array([usable[collected] for collected in space.collections])
             matches = matches.where(serving[space.which((matches.left, matches.right)[side])])
     return matches
 
 
+def _passing(cls: OutputClass, matches: Matches, spaces: Sequence[Space]) -> Matches:
+    """The matches that meet the class's conditions. What is left to check depends on what tuples passed before they
+    were kept, which was another thing under an earlier plan."""
+    if not len(matches):
+        return matches
+    passed = [[collected.pushed for collected in space.collections] for space in spaces]
+    combinations = list(product(*(dict.fromkeys(one) for one in passed)))
+    if len(combinations) == 1:
+        return filtered(matches, spaces, _left_to_check(cls, combinations[0]))
+    kept: list[Int64s] = []
+    for combination in combinations:
+        positions = np.arange(len(matches))
+        for side, space in enumerate(spaces):
+            alike = np.array([one == combination[side] for one in passed[side]])
+            positions = positions[alike[space.which((matches.left, matches.right)[side][positions])]]
+        picked = matches.where(positions)
+        mask = filter_mask(_left_to_check(cls, combination), column_reader(picked, spaces), len(picked))
+        kept.append(positions if mask is None else positions[np.asarray(mask)])
+    return matches.where(np.sort(np.concatenate(kept)))
+
+
+def _left_to_check(cls: OutputClass, passed: Sequence[tuple[str, ...]]) -> tuple[Expression, ...]:
+    return (*(one for side, texts in enumerate(passed) for one in cls.unchecked(side, texts)), *cls.residual)
+
+
 def serves(cls: OutputClass, side: int, collected: Collected) -> bool:
     """Whether tuples collected so on this side can be used: tuples kept under an earlier plan may lack something."""
-    read = [ref for one in (*cls.filters, *(out.expression for out in cls.outputs)) for ref in columns_of(one)]
+    checks = (*cls.unchecked(side, collected.pushed), *cls.residual)
+    read = [ref for one in (*checks, *(out.expression for out in cls.outputs)) for ref in columns_of(one)]
     columns = frozenset(ref.name for ref in read if ref.source == side)
     return collected.serves(columns, frozenset(expression_text(one) for one in cls.conditions_on(side)))
 

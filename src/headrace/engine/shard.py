@@ -167,7 +167,7 @@ class Shard:
             for signature, operator in self._operators.items()
         }
         told = {"version": STATE_VERSION, "serial": self._serial.next_number, "newest_us": self._newest_us}
-        return json.dumps({**told, "groups": groups}, separators=(",", ":")).encode()
+        return json.dumps({**told, "groups": groups, "orphans": self._orphans}, separators=(",", ":")).encode()
 
     @classmethod
     def restore(cls, plan: SharedPlan, options: ShardOptions | None, manifest: bytes, source: SegmentSource) -> Shard:
@@ -181,6 +181,7 @@ class Shard:
         shard = cls(plan, options)
         shard._serial.next_number = told["serial"]
         shard._newest_us = {StreamId(name): newest for name, newest in told["newest_us"].items()}
+        shard._orphans = list(told["orphans"])
         for signature, inputs in told["groups"].items():
             operator = shard._operators.get(signature)
             if operator is None:

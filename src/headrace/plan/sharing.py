@@ -16,7 +16,7 @@ of two results with the same tuples comes first); every query is in exactly one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -90,6 +90,15 @@ class OutputClass:
     def conditions_on(self, side: int) -> tuple[Expression, ...]:
         """All it asks of one side's tuples, as that side's stream sees them."""
         return (*self.pushed[side], *(_alone(one) for one in self.filters if sources_of(one) == {side}))
+
+    def unchecked(self, side: int, passed: Collection[str]) -> tuple[Expression, ...]:
+        """What it asks of one side's tuples beyond the conditions (as text) that they passed before they were kept."""
+        return tuple(_on_side(one, side) for one in self.conditions_on(side) if expression_text(one) not in passed)
+
+    @property
+    def residual(self) -> tuple[Expression, ...]:
+        """The conditions that are not about one side alone."""
+        return tuple(one for one in self.filters if len(sources_of(one)) != 1)
 
 
 @dataclass(frozen=True, slots=True)

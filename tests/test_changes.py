@@ -1,0 +1,187 @@
+"""Restarts with another set of queries, and what is kept in the store.
+
+Queries that stay get what they would have got undisturbed, micro-batch by micro-batch; a new query uses what is held
+when it comes and all that arrives from then on; and nothing is kept that no query can need.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import engine_cases as cases
+from engine_cases import Case, Way, examples
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace import reference
+from headrace.engine.shard import ShardOptions
+from headrace.model import INT, Catalog, QueryId, Stream, StreamId
+from headrace.plan.expressions import Expression, Literal
+from headrace.plan.functions import call
+from headrace.plan.queries import Output, Query, Source
+
+A, B = StreamId("a"), StreamId("b")
+TWO = Catalog((Stream(A, cases.WIDE, "ts"), Stream(B, cases.WIDE, "ts")))
+
+
+def join(name: str, key: str = "k", *more: Expression, window_s: int = 5, extra: str = "id") -> Query:
+    """Streams a and b joined on one column; gives both ids and one more column of a."""
+    named = (("ts0", 0, "ts"), ("ts1", 1, "ts"), ("id0", 0, "id"), ("id1", 1, "id"), ("extra", 0, extra))
+    return Query(
+        QueryId(name),
+        (Source(A, "a"), Source(B, "b")),
+        (call("=", cases.column(0, key), cases.column(1, key)), *more),
+        tuple(Output(label, cases.column(source, column)) for label, source, column in named),
+        window_s * cases.SECOND_US,
+    )
+
+
+K_IS_ONE = call("=", cases.column(0, "k"), Literal(1, INT))
+ROWS = [cases.row(second, second, code) for second, code in enumerate((0, 2, 0, 4, 1, 7))]
+SMALL = Case(TWO, {A: ROWS, B: ROWS}, (join("stays"),))
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[Case, tuple[Query, ...], tuple[Query, ...]]:
+    """A case whose queries stay, those beside them at first, and those beside them later."""
+    case = draw(cases.cases(most_queries=2))
+    beside = [tuple(draw(cases.query_lists(case.catalog, 2, prefix))) for prefix in ("old", "new")]
+    variants = [replace(case.queries[0], conditions=_fewer(case.queries[0]), name=QueryId(name)) for name in ("v", "w")]
+    more = [draw(st.sampled_from(((), (variant,)))) for variant in variants]
+    return case, (*beside[0], *more[0]), (*beside[1], *more[1])
+
+
+def _fewer(query: Query) -> tuple[Expression, ...]:
+    return tuple(one for one in query.conditions if getattr(one, "function", None) == "=")
+
+
+# --- queries that stay
+
+
+@given(change=changes(), way=cases.ways(), at=st.integers(0, 6))
+@example(change=(replace(SMALL, queries=(join("s", "k", K_IS_ONE),)), (), (join("w"),)), way=Way((1,)), at=3)
+@example(change=(replace(SMALL, queries=(join("s", "k", K_IS_ONE),)), (join("w"),), ()), way=Way((1,)), at=3)
+@example(change=(replace(SMALL, queries=(join("s", "n"),)), (join("w", "n", extra="n"),), ()), way=Way((1,)), at=3)
+@example(change=(replace(SMALL, queries=(join("s", "n"),)), (), (join("w", "n", extra="n"),)), way=Way((1,)), at=3)
+@examples(80)
+def test_queries_that_stay_get_what_they_would_have_got_undisturbed(
+    change: tuple[Case, tuple[Query, ...], tuple[Query, ...]], way: Way, at: int
+) -> None:
+    case, before, after = change
+    changed = cases.host_for(replace(case, queries=(*case.queries, *before)), way)
+    undisturbed = cases.host_for(case, way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == at:
+            changed.change(case.catalog, (*after, *case.queries))
+        cases.arrive(changed, chunks)
+        cases.arrive(undisturbed, chunks)
+        cases.assert_store_holds_what_is_needed(changed)
+    changed.end()
+    undisturbed.end()
+    for query in case.queries:
+        pairs = zip(cases.got_by_batch(changed, query), cases.got_by_batch(undisturbed, query), strict=True)
+        assert all(cases.same_rows(*pair) for pair in pairs)
+
+
+@given(case=cases.cases(most_queries=2), way=cases.ways(shards=(1,)), at=st.integers(0, 6))
+@examples(30)
+def test_a_restart_with_the_same_queries_changes_no_row_and_no_order(case: Case, way: Way, at: int) -> None:
+    host = cases.host_for(case, way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == at:
+            host.change(case.catalog, case.queries[::-1])
+        cases.arrive(host, chunks)
+    host.end()
+    for query in case.queries:
+        assert cases.got(host, query) == cases.shown(reference.answer(query, case.catalog, case.arrivals))
+
+
+# --- queries that come
+
+
+@given(change=changes(), way=cases.ways(), at=st.integers(0, 6))
+@examples(60)
+def test_a_new_query_gives_no_wrong_row_and_all_rows_of_what_arrives_after_it(
+    change: tuple[Case, tuple[Query, ...], tuple[Query, ...]], way: Way, at: int
+) -> None:
+    case, before, after = change
+    host = cases.host_for(replace(case, queries=(*case.queries, *before)), way)
+    seen = dict.fromkeys(case.arrivals, 0)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == at:
+            host.change(case.catalog, (*case.queries, *after))
+        if number < at:
+            seen.update({name: seen[name] + len(rows) for name, rows in chunks.items()})
+        cases.arrive(host, chunks)
+    if not set(host.plan.queries) >= {query.name for query in after}:
+        return
+    host.end()
+    for query in after:
+        answer = cases.shown(reference.answer(query, case.catalog, case.arrivals))
+        sources = len(query.sources)
+        ids = slice(sources, 2 * sources)
+        fresh = [
+            row
+            for row in answer
+            if all(number >= seen[one.stream] for number, one in zip(row[ids], query.sources, strict=True))  # type: ignore[operator]
+        ]
+        rows = Counter(cases.got(host, query))
+        assert Counter(fresh) <= rows <= Counter(answer)
+
+
+def test_a_new_query_joins_new_tuples_with_held_ones() -> None:
+    host = cases.host_for(SMALL, Way())
+    cases.arrive(host, {A: [cases.row(0, 0)], B: [cases.row(1, 0)]})
+    host.change(TWO, (*SMALL.queries, join("new", window_s=3)))
+    cases.arrive(host, {A: [cases.row(2, 1)], B: [cases.row(9, 1)]})
+    assert [row["id0"] for row in host.rows("new")] == [0, 1]
+
+
+def test_a_new_query_does_not_use_tuples_kept_without_a_column_it_reads() -> None:
+    host = cases.host_for(SMALL, Way())
+    cases.arrive(host, {A: [cases.row(0, 0)], B: [cases.row(0, 0)]})
+    host.change(TWO, (*SMALL.queries, join("new", extra="name")))
+    cases.arrive(host, {A: [cases.row(1, 1)], B: [cases.row(9, 1)]})
+    assert [(row["id0"], row["extra"]) for row in host.rows("new")] == [(1, "a")]
+    assert [(row["id0"], row["id1"]) for row in host.rows("stays")] == [(0, 0), (1, 0)]
+
+
+# --- the store
+
+
+def test_dropped_groups_leave_nothing_in_the_store() -> None:
+    for restoring in (False, True):
+        case = replace(SMALL, queries=(join("stays"), join("goes", "name")))
+        host = cases.host_for(case, Way(restoring=restoring))
+        cases.arrive(host, case.arrivals)
+        kept_for_both = len(host.stores[0].blobs)
+        host.change(TWO, SMALL.queries)
+        cases.arrive(host, {A: [], B: []})
+        assert 0 < len(host.stores[0].blobs) < kept_for_both
+        cases.assert_store_holds_what_is_needed(host)
+        host.change(TWO, (join("other", "name"),))
+        host.end()
+        assert host.stores[0].blobs == {}
+
+
+@given(case=cases.cases(), way=cases.ways())
+@examples(40)
+def test_the_store_empties_when_all_streams_have_moved_beyond_every_window(case: Case, way: Way) -> None:
+    host = cases.run(case, way)
+    most = sum(len(group.inputs) for group in host.plan.groups)
+    for second in (10_000, 20_000):
+        cases.arrive(host, {stream.name: [cases.row(second, 99)] for stream in case.catalog.streams})
+        cases.assert_store_holds_what_is_needed(host)
+    for store in host.stores:
+        assert len(store.blobs) <= most
+
+
+def test_many_micro_batches_keep_few_runs_and_about_a_window_of_rows() -> None:
+    """A window of 250 rows, one row a micro-batch; a run is let go whole when its newest row is out of reach."""
+    host = cases.host_for(SMALL, Way(options=ShardOptions(merge_fanout=4)))
+    for number in range(700):
+        cases.arrive(host, {name: [cases.row(number / 50, number)] for name in (A, B)})
+        cases.assert_store_holds_what_is_needed(host)
+        assert host.shards[0].holdings().held_rows <= 2 * 2 * 260
+        assert len(host.stores[0].blobs) <= 2 * 130
