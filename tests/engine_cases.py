@@ -21,7 +21,7 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from local_host import LocalHost
-from strategies import PRICE, RATE, SECOND_US, at
+from strategies import EPOCH, PRICE, RATE, SECOND_US, at
 
 from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.output import Cut
@@ -119,16 +119,27 @@ def catalogs(draw: st.DrawFn, least: int = 2, most: int = 3) -> Catalog:
 
 
 def rows_of_one(max_rows: int = 14) -> st.SearchStrategy[list[Row]]:
+    return st.sampled_from((0, 0, 3, 20)).flatmap(lambda start: rows_from(start, 0, max_rows))
+
+
+def rows_from(start: int, number: int, max_rows: int) -> st.SearchStrategy[list[Row]]:
+    """Rows that begin about ``start`` seconds into the test, numbered from ``number``."""
     steps = st.lists(st.tuples(st.sampled_from(_STEPS), st.integers(0, 5 ** len(_POOLS) - 1)), max_size=max_rows)
-    return st.builds(_walk, st.sampled_from((0, 0, 3, 20)), steps)
+    return st.builds(_walk, st.just(start), st.just(number), steps)
 
 
-def _walk(start: int, steps: Iterable[tuple[int | None, int]]) -> list[Row]:
-    now, rows = start, []
-    for number, (step, code) in enumerate(steps):
+def _walk(now: int, first: int, steps: Iterable[tuple[int | None, int]]) -> list[Row]:
+    rows = []
+    for number, (step, code) in enumerate(steps, first):
         now += max(step or 0, 0)
         rows.append(row(None if step is None else now + min(step, 0), number, code))
     return rows
+
+
+def seconds_of(time: Value) -> int:
+    """The whole seconds into the test."""
+    assert isinstance(time, dt.datetime)
+    return int((time - EPOCH).total_seconds())
 
 
 @st.composite

@@ -177,11 +177,11 @@ def test_the_store_empties_when_all_streams_have_moved_beyond_every_window(case:
         assert len(store.blobs) <= most
 
 
-def test_many_micro_batches_keep_few_runs_and_about_a_window_of_rows() -> None:
-    """A window of 250 rows, one row a micro-batch; a run is let go whole when its newest row is out of reach."""
-    host = cases.host_for(SMALL, Way(options=ShardOptions(merge_fanout=4)))
-    for number in range(700):
+def test_many_micro_batches_keep_few_blobs_and_about_a_window_of_rows() -> None:
+    """A window of 50 rows, one row a micro-batch; what is merged is let go when its newest row is out of reach."""
+    host = cases.host_for(replace(SMALL, queries=(join("q", window_s=1),)), Way(options=ShardOptions(merge_fanout=4)))
+    for number in range(200):
         cases.arrive(host, {name: [cases.row(number / 50, number)] for name in (A, B)})
-        cases.assert_store_holds_what_is_needed(host)
-        assert host.shards[0].holdings().held_rows <= 2 * 2 * 260
-        assert len(host.stores[0].blobs) <= 2 * 130
+        assert host.shards[0].holdings().held_rows <= 2 * 2 * 55
+        assert len(host.stores[0].blobs) <= 2 * 2 * 55
+    cases.assert_store_holds_what_is_needed(host)

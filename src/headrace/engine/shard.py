@@ -139,10 +139,13 @@ class Shard:
 
     def _advance(self, operator: GroupOperator, *, ended: bool) -> Iterator[Effect]:
         reached = [self._reached(state) for state in operator.inputs]
-        progress = None if None in reached else min(place for place in reached if place is not None)
-        yield from operator.advance(
-            _END_OF_TIME if ended else progress, [None if place is None else place.ts_us for place in reached]
-        )
+        progress = _END_OF_TIME if ended else self._progress(operator)
+        yield from operator.advance(progress, [None if place is None else place.ts_us for place in reached])
+
+    def _progress(self, operator: GroupOperator) -> Place | None:
+        """The place that every stream of the group has reached."""
+        reached = [self._reached(state) for state in operator.inputs]
+        return None if None in reached else min(place for place in reached if place is not None)
 
     def _reached(self, state: InputState) -> Place | None:
         """The place that no future tuple of this input's stream is before."""
@@ -202,6 +205,9 @@ class Shard:
                     rising = (keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & (ts_us[1:] >= ts_us[:-1]))
                     if not np.all(rising) or run.rows < run.live_rows:
                         raise InvariantError(f"run {run.name} is not sorted or lacks rows")
+                first_us, progress = state.waiting.first_us, self._progress(operator)
+                if None not in (first_us, progress) and Place(first_us, state.position) <= progress:  # type: ignore[arg-type,operator]
+                    raise InvariantError(f"rows of {state.input.stream} wait that progress has passed")
                 for piece in state.waiting.pieces:
                     if np.any(piece.ts_us[1:] < piece.ts_us[:-1]) or piece.name is None:
                         raise InvariantError("a waiting piece is not in time order or not stored")
