@@ -80,6 +80,8 @@ def test_following_run_stopped_and_gone_on_with(place: Place) -> None:
     run = place.engine(queries).start(place.out)
     while run.stats().batches < 2:
         assert not run.wait(0.2)
+    with pytest.raises(StateError, match="another run is using the checkpoint"):
+        place.engine(queries).start(place.out)
     place.feed(slice(2, 4))
     while run.stats().batches < 4:
         assert not run.wait(0.2)

@@ -7,7 +7,9 @@ CHECKPOINT/spark/           Spark's own: offsets, commits, state
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from headrace.errors import StateError
 from headrace.spark.staging import check_writable
 
 PROGRAM = "headrace"
+_FILE = "headrace.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,18 @@ class Checkpoint:
     def control(self) -> Path:
         return self.directory / "control"
 
+    def hold(self) -> int:
+        """Keeps other runs away until the file descriptor is closed, or this process ends however it may."""
+        held = os.open(self.directory / _FILE, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            raise StateError(
+                f"another run is using the checkpoint {self.directory}: stop it, or give --checkpoint another directory"
+            ) from None
+        return held
+
     def say_end(self) -> None:
         """Tells every shard that the input has ended."""
         aside = self.control / f".{uuid.uuid4().hex}"
@@ -45,7 +60,7 @@ class Checkpoint:
 
 def open_checkpoint(directory: Path, streams: Sequence[str], labels: tuple[int, ...]) -> Checkpoint:
     """Creates the checkpoint, or checks that it belongs to this program and was made with these shards and streams."""
-    file = directory / "headrace.json"
+    file = directory / _FILE
     check_writable(directory)
     if not file.exists():
         if any(not entry.name.startswith(".") for entry in directory.iterdir()):

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -185,20 +185,15 @@ class Engine:
         where = checkpoint or settings.checkpoint or directory / "_checkpoint"
         names = [stream.name for stream in self._catalog.streams]
         opened = open_checkpoint(Path(where), names, shard_labels(self.spark, settings.shards))
-        for one in sinks.directories.values():
-            claim(one, opened.id)
-        metrics = RunMetrics(plan.queries, tuple(names), time.time())
-        query = self._start_query(plan, sinks, opened, metrics, console or Console(), once=once)
-        return Run(query, explain(plan, settings.shards), metrics, opened, self._leave(sinks.out, opened), once=once)
-
-    def _leave(self, out: Path, checkpoint: Checkpoint) -> Callable[[], None]:
-        """What a run does when it has ended: nothing but results and the checkpoint stays behind."""
-
-        def leave() -> None:
-            self._cache(checkpoint).clear()
-            shutil.rmtree(out / STAGING, ignore_errors=True)
-
-        return leave
+        with ExitStack() as leaving:  # nothing but results and the checkpoint stays behind, also if it cannot start
+            leaving.callback(os.close, opened.hold())
+            leaving.callback(self._cache(opened).clear)
+            leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
+            for one in sinks.directories.values():
+                claim(one, opened.id)
+            metrics = RunMetrics(plan.queries, tuple(names), time.time())
+            query = self._start_query(plan, sinks, opened, metrics, console or Console(), once=once)
+            return Run(query, explain(plan, settings.shards), metrics, opened, leaving.pop_all().close, once=once)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
         root = Path(self._settings.cache_dir) if self._settings.cache_dir else default_root()
