@@ -1,0 +1,233 @@
+"""Which queries share a group, what runs below the join, which queries are one class."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import PlanError
+from headrace.model import Catalog, QueryId
+from headrace.plan.queries import Output, Query, Source
+from headrace.plan.sharing import (
+    Delivery,
+    Group,
+    KeyForm,
+    SharedPlan,
+    conditions_text,
+    expression_text,
+    share,
+)
+from headrace.sql import read_script
+
+STREAMS = """
+CREATE STREAM t (k BIGINT, n INT, s STRING, x DOUBLE, b BOOLEAN, d DATE, m TIMESTAMP, p DECIMAL(6, 2), ts TIMESTAMP)
+  WITH (connector = 'files', format = 'parquet', path = 't', time = 'ts');
+CREATE STREAM h (k BIGINT, n INT, s STRING, x DOUBLE, b BOOLEAN, d DATE, m TIMESTAMP, p DECIMAL(6, 2), ts TIMESTAMP)
+  WITH (connector = 'files', format = 'parquet', path = 'h', time = 'ts');
+"""
+CATALOG = read_script(STREAMS).catalog
+
+
+def plan_of(*selects: str) -> SharedPlan:
+    script = ";".join(f"CREATE QUERY q{number} AS {select}" for number, select in enumerate(selects, 1))
+    return share(CATALOG, read_script(script, CATALOG).queries)
+
+
+def joined(condition: str, *, window: str = "5 SECONDS", columns: str = "a.ts", streams: str = "t a, h b") -> str:
+    return f"SELECT {columns} FROM {streams} WHERE {condition} WINDOW {window}"
+
+
+def only_group(*selects: str) -> Group:
+    (group,) = plan_of(*selects).groups
+    return group
+
+
+def members(group: Group) -> list[list[str]]:
+    return [[member.query for member in cls.members] for cls in group.classes]
+
+
+# --- groups
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(joined("a.k = b.k", window="1 HOUR"), id="another window"),
+        pytest.param(joined("a.k = b.k", columns="b.x"), id="another select list"),
+        pytest.param(joined("a.k = b.k AND a.x > 3"), id="another filter"),
+        pytest.param(joined("b.k = a.k"), id="equality turned round"),
+        pytest.param(joined("one.k = two.k", columns="one.ts", streams="t one, h two"), id="other aliases"),
+        pytest.param(joined("a.k = b.k", streams="h b, t a"), id="FROM turned round"),
+        pytest.param("SELECT a.ts FROM t a JOIN h b ON a.k = b.k WINDOW 5 SECONDS", id="JOIN ON"),
+        pytest.param(joined("a.k = b.k") + " INTO (connector = 'count')", id="another sink"),
+    ],
+)
+def test_queries_with_the_same_streams_and_equalities_share_a_group(other: str) -> None:
+    assert len(plan_of(joined("a.k = b.k"), other).groups) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(joined("a.n = b.n"), id="another key"),
+        pytest.param(joined("a.k = b.k AND a.n = b.n"), id="one more key"),
+        pytest.param(joined("a.k = b.k", streams="t a, t b"), id="another stream"),
+        pytest.param(joined("a.k = b.n"), id="another key on one side"),
+        pytest.param("SELECT ts FROM t", id="one stream"),
+    ],
+)
+def test_queries_with_other_streams_or_equalities_do_not(other: str) -> None:
+    assert len(plan_of(joined("a.k = b.k"), other).groups) == 2
+
+
+def test_several_equalities_are_one_key_in_whatever_order() -> None:
+    group = only_group(joined("a.k = b.n AND a.s = b.s"), joined("b.s = a.s AND b.n = a.k"))
+    assert [expression_text(key) for key in group.inputs[0].keys] == ["k", "s"]
+    assert all(cls.filters == () for cls in group.classes)
+
+
+def test_windows_are_the_bands_bounds() -> None:
+    windows = ("5 SECONDS", "1 SECOND", "5 SECONDS", "0 SECONDS")
+    group = only_group(*(joined("a.k = b.k", window=window) for window in windows))
+    assert group.windows_us == (0, 1_000_000, 5_000_000)
+
+
+def test_queries_over_one_stream_share_its_scan() -> None:
+    group = only_group("SELECT ts FROM t", "SELECT x FROM t WHERE k = 1")
+    assert not group.is_join
+    assert group.inputs[0].keys == ()
+
+
+# --- sides
+
+
+def test_sides_are_in_catalog_order_however_from_has_them() -> None:
+    group = only_group(joined("a.k = b.n AND b.x > 1", streams="h b, t a", columns="b.x, a.ts"))
+    assert [input.stream for input in group.inputs] == ["t", "h"]
+    assert group.signature == "t(k) = h(TRY_CAST(n AS BIGINT))"
+    (cls,) = group.classes
+    assert [expression_text(one.expression, ("left", "right")) for one in cls.outputs] == ["right.x", "left.ts"]
+    assert [conditions_text(one.pushed) for one in group.inputs] == ["nothing filtered", "(x > 1.0e0)"]
+
+
+def test_a_self_join_on_one_key_reads_one_input_twice() -> None:
+    group = only_group(joined("a.k = b.k AND a.x < b.n", streams="t a, t b", columns="b.s"))
+    assert group.sides == (0, 0)
+    assert not group.numbers_tuples
+    assert group.inputs[0].schema.names == ("n", "s", "x", "ts")
+
+
+def test_a_self_join_on_two_keys_reads_two_inputs_and_keeps_froms_order() -> None:
+    """Which of two results with the same two tuples comes first is FROM's to say."""
+    straight = joined("a.s = b.s AND a.k = b.n", streams="t a, t b")
+    group = only_group(straight)
+    assert group.sides == (0, 1)
+    assert group.numbers_tuples
+    assert len(plan_of(straight, joined("b.s = a.s AND b.k = a.n", streams="t a, t b")).groups) == 2
+
+
+def test_groups_of_two_streams_or_of_a_scan_number_no_tuples() -> None:
+    assert not any(group.numbers_tuples for group in plan_of(joined("a.k = b.n"), "SELECT ts FROM t").groups)
+
+
+# --- filters
+
+
+def test_filters_that_all_queries_have_run_before_the_join() -> None:
+    group = only_group(
+        joined("a.k = b.k AND a.x > 3 AND b.x > 4"), joined("b.x > 5 AND a.k = b.k AND 3 < a.x AND a.x > 3")
+    )
+    assert [conditions_text(one.pushed) for one in group.inputs] == ["(x > 3.0e0)", "nothing filtered"]
+    assert [conditions_text(one.filters, ("t", "h")) for one in group.classes] == [
+        "(h.x > 4.0e0)",
+        "(h.x > 5.0e0) AND (3.0e0 < t.x)",
+    ]
+
+
+def test_columns_that_only_pushed_filters_read_are_not_carried() -> None:
+    assert only_group(joined("a.k = b.k AND a.x > 3")).inputs[0].schema.names == ("ts",)
+    both = only_group(joined("a.k = b.k AND a.x > 3"), joined("a.k = b.k"))
+    assert both.inputs[0].schema.names == ("x", "ts")
+
+
+def test_a_self_joins_filter_runs_before_it_only_if_both_sides_have_it() -> None:
+    one = only_group(joined("a.k = b.k AND a.x > 3", streams="t a, t b"))
+    assert conditions_text(one.inputs[0].pushed) == "nothing filtered"
+    assert conditions_text(one.classes[0].filters, ("a", "b")) == "(a.x > 3.0e0)"
+    both = only_group(joined("a.k = b.k AND a.x > 3 AND b.x > 3", streams="t a, t b"))
+    assert conditions_text(both.inputs[0].pushed) == "(x > 3.0e0)"
+    assert both.classes[0].filters == ()
+
+
+def test_a_condition_on_both_streams_stays_after_the_join() -> None:
+    group = only_group(joined("a.k = b.k AND a.x < b.x"))
+    (cls,) = group.classes
+    assert conditions_text(cls.residual, ("a", "b")) == "(a.x < b.x)"
+    assert [one.pushed for one in group.inputs] == [(), ()]
+
+
+def test_what_tuples_passed_before_they_were_kept_is_not_checked_again_and_the_rest_is() -> None:
+    (cls,) = only_group(joined("a.k = b.k AND a.x > 3 AND a.n = 1")).classes
+    assert cls.unchecked(0, ("(x > 3.0e0)", "(n = 1)")) == ()
+    assert conditions_text(cls.unchecked(0, ("(n = 1)", "(s = 'a')")), ("a", "b")) == "(a.x > 3.0e0)"
+    assert conditions_text(cls.unchecked(0, ()), ("a", "b")) == "(a.x > 3.0e0) AND (a.n = 1)"
+    assert cls.unchecked(1, ()) == ()
+
+
+# --- classes
+
+
+def test_queries_that_differ_only_in_their_window_are_one_class() -> None:
+    group = only_group(
+        joined("a.k = b.k"),
+        joined("a.k = b.k", window="1 HOUR"),
+        joined("a.k = b.k", columns="a.x"),
+        joined("a.k = b.k AND a.x > 3"),
+        joined("a.k = b.k", columns="a.ts AS other"),
+        joined("a.k = b.k") + " INTO (connector = 'count')",
+    )
+    assert members(group) == [["q1", "q2"], ["q3"], ["q4"], ["q5"], ["q6"]]
+    assert group.classes[0].windows_us == (5_000_000, 3_600_000_000)
+    assert [cls.delivery for cls in group.classes[-2:]] == [Delivery.ROWS, Delivery.COUNT]
+
+
+def test_every_query_is_in_one_class_and_has_its_sink() -> None:
+    plan = plan_of(joined("a.k = b.k"), "SELECT ts FROM t", joined("a.s = b.s") + " INTO (connector = 'count')")
+    found = [name for group in plan.groups for names in members(group) for name in names]
+    assert sorted(found) == ["q1", "q2", "q3"] == sorted(plan.queries)
+    assert dict(plan.sinks)[QueryId("q3")] == (("connector", "count"),)
+
+
+# --- keys
+
+
+@pytest.mark.parametrize("key", ["k", "n", "x", "b", "d", "m"])
+def test_a_number_a_time_or_a_flag_is_its_own_key(key: str) -> None:
+    group = only_group(joined(f"a.{key} = b.{key}"))
+    assert group.key_form is KeyForm.EXACT
+    assert group.verified == ()
+
+
+@pytest.mark.parametrize("condition", ["a.s = b.s", "a.p = b.p", "a.k = b.k AND a.n = b.n"])
+def test_other_keys_are_hashed_and_compared_by_value(condition: str) -> None:
+    group = only_group(joined(condition))
+    assert group.key_form is KeyForm.HASHED
+    assert len(group.verified) == condition.count("=")
+    assert {name for one in group.inputs for name in one.schema.names} > {"ts"}
+
+
+# --- refusals
+
+
+def test_queries_that_cannot_be_planned_are_refused() -> None:
+    (query,) = read_script(f"CREATE QUERY q AS {joined('a.k = b.k')}", CATALOG).queries
+    three = Query(
+        query.name, (*query.sources, Source(query.sources[0].stream, "c")), query.conditions, query.outputs, 1
+    )
+    unlinked = Query(query.name, query.sources, (), (Output("x", query.outputs[0].expression),), 1)
+    for queries, text in (((query, query), "same name"), ((three,), "joins 3 streams"), ((unlinked,), "no equality")):
+        with pytest.raises(PlanError, match=text):
+            share(CATALOG, queries)
+
+
+def test_no_queries_are_a_plan_without_groups() -> None:
+    assert share(Catalog(), ()) == SharedPlan(Catalog(), (), ())
