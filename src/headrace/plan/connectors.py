@@ -190,7 +190,7 @@ SINKS = {
         Connector("parquet", "Parquet files", _PARQUET_OPTIONS),
         Connector("console", "rows printed as they come"),
         Connector("count", "no rows: the shards only count them"),
-        Connector("callback", "a Python function given to Engine.start", reach=Reach.API),
+        Connector("callback", "a Python function given to Engine.sink", reach=Reach.API),
     )
 }
 """What may stand after ``INTO (connector =``, by name."""
