@@ -93,3 +93,20 @@ def test_corrupt_text_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert reasons(tmp_path / "out") == {("temperature", "malformed"): 4, ("humidity", "malformed"): 4}
     texts = [letter["row"] for letter in dead_letters(tmp_path / "out")]
     assert [text for text in [*corrupt_json, *corrupt_csv[:3]] if text not in texts] == []
+
+
+def test_whether_a_row_is_malformed_does_not_depend_on_the_queries(spark: SparkSession, tmp_path: Path) -> None:
+    a, b = Feed(tmp_path / "a", "json"), Feed(tmp_path / "b", "csv", header=False)
+    program = (
+        declare("temperature", a)
+        + declare("humidity", b)
+        + "CREATE QUERY t AS SELECT value FROM temperature; CREATE QUERY h AS SELECT value FROM humidity;"
+    )
+    good = {"location_id": 1, "value": 1.0, "ts": at(0)}
+    a.add([good])
+    a.add_text('{"location_id": "one", "value": 2.0, "ts": "2026-01-31T12:00:01Z"}\n')
+    b.add([good])
+    b.add_text("one,2.0,2026-01-31T12:00:01Z\n1,3.0,2026-01-31T12:00:02Z,more\n")
+    streams = run_once(spark, program, tmp_path / "out")
+    assert (streams["temperature"].malformed, streams["humidity"].malformed) == (1, 2)
+    assert_answers(tmp_path / "out", {"t": [(1.0,)], "h": [(1.0,)]})

@@ -39,7 +39,9 @@ def source_frame(spark: SparkSession, plan: SharedPlan, stream: Stream, settings
         generator_reader(spark, stream, first_us) if connector == "generator" else _file_frame(spark, stream, settings)
     )
     extra = [name for name in (ORDER, CORRUPT) if name in frame.columns]
-    return frame.select(*(f"`{name}`" for name in needed_columns(plan, stream)), *extra)
+    # Spark reads of a text only what is selected: whether a row is malformed must not depend on the queries.
+    names = stream.schema.names if CORRUPT in extra else needed_columns(plan, stream)
+    return frame.select(*(f"`{name}`" for name in names), *extra)
 
 
 def needed_columns(plan: SharedPlan, stream: Stream) -> list[str]:
