@@ -25,6 +25,7 @@ from strategies import EPOCH, PRICE, RATE, SECOND_US, at
 
 from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.output import Cut
+from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.shard import ShardOptions
 from headrace.engine.state import names_in
 from headrace.model import (
@@ -335,6 +336,12 @@ def run(case: Case, way: Way = Way()) -> LocalHost:  # noqa: B008
 def arrive(host: LocalHost, chunks: Mapping[StreamId, Sequence[Row]], *, ordered: bool = True) -> None:
     batches = {name: batch_of(rows, host.plan.catalog.get(name).schema) for name, rows in chunks.items()}
     host.arrive(batches, ordered=ordered)
+
+
+def packed(host: LocalHost, name: StreamId, rows: Sequence[Row], order: int) -> list[Envelope]:
+    """A chunk as a source task of its own would send it."""
+    batch = batch_of(rows).append_column(ORDER, pa.array([order << ORDER_SHIFT] * len(rows), pa.int64()))
+    return list(Packer(host.plan, host.plan.catalog.get(name), len(host.stores)).pack(batch, 0))
 
 
 # --- comparing

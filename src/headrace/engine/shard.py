@@ -115,8 +115,9 @@ class Shard:
         chunks: dict[Arrival, int] = {}
         for block in blocks:
             if NUMBER in block.batch.schema.names:
-                chunk = chunks.setdefault(block.arrival, self._serial.take())
-                yield replace(block, batch=_numbered_from(block.batch, chunk << _NUMBER_BITS))
+                if block.arrival not in chunks:
+                    chunks[block.arrival] = self._serial.take()
+                yield replace(block, batch=_numbered_from(block.batch, chunks[block.arrival] << _NUMBER_BITS))
             else:
                 yield block
 
