@@ -13,7 +13,7 @@ import pytest
 
 from headrace import __version__
 from headrace.cli import main
-from headrace.spark import session
+from headrace.spark import local
 
 GOOD = "SELECT a.value, b.value AS h FROM temperature a, humidity b WHERE a.location_id = b.location_id WINDOW 10 s"
 GOOD_TABLE = pa.table({"location_id": [1], "value": [20.5], "ts": pa.array([0], pa.timestamp("us", tz="UTC"))})
@@ -29,7 +29,7 @@ def headrace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         pytest.fail("Spark was started")
 
     def run(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(session, "local_session", refuse)
+        monkeypatch.setattr(local, "local_session", refuse)
         monkeypatch.setattr(sys, "argv", ["headrace", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -52,7 +52,8 @@ def run(
 ) -> None:
     """Run all queries of a file as one Spark streaming query."""
     from headrace.console.live import LiveView
-    from headrace.spark.session import Engine, local_session
+    from headrace.spark.local import local_session
+    from headrace.spark.session import Engine
 
     text = _read(file)
     script = read_script(text)
@@ -95,7 +96,8 @@ def demo(
 ) -> None:
     """Watch seven windows share one join: temperature and humidity sensors of a data centre."""
     from headrace.demo import run_demo
-    from headrace.spark.session import Engine, local_session
+    from headrace.spark.local import local_session
+    from headrace.spark.session import Engine
 
     console = Console()
     engine = Engine()

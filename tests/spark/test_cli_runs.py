@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from streams import Feed, answers, assert_answers, cut, declare, readings
 
 from headrace.cli import main
-from headrace.spark import session
+from headrace.spark import local, session
 
 pytestmark = pytest.mark.spark
 
@@ -69,7 +69,7 @@ def headrace(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     """Runs a command line in this process, on the tests' Spark; gives exit code, standard output and error."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(session, "local_session", lambda _log=None: spark)
+        monkeypatch.setattr(local, "local_session", lambda _log=None: spark)
         monkeypatch.setattr(sys, "argv", ["headrace", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()

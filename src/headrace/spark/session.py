@@ -13,16 +13,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
@@ -39,14 +35,16 @@ from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.spark.cache import SegmentCache, default_root
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
-from headrace.spark.failures import explained_failure
+from headrace.spark.local import local_session
 from headrace.spark.metrics import RunMetrics
 from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, shard_labels, sinks_by_query
 from headrace.spark.processor import HostOptions
+from headrace.spark.run import Run
 from headrace.spark.sources import check_files, needed_columns, source_frame
 from headrace.spark.staging import BATCH_COLUMN, STAGING, check_writable, claim
 from headrace.sql import Script, read_script
-from headrace.stats import RunStats
+
+__all__ = ["Engine", "Run"]
 
 _QUERY_CONF = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -58,45 +56,6 @@ _QUERY_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
 }
 """What the streaming query needs of Spark; put in place while it starts, then restored."""
-
-
-def local_session(log: Path | None = None) -> SparkSession:
-    """A Spark session on this machine whose workers run this Python. What Spark and they print goes to ``log``."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = (
-        SparkSession.builder.master("local[*]")
-        .appName("headrace")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-    )
-    with _printing_to(log):
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
-@contextmanager
-def _printing_to(log: Path | None) -> Iterator[None]:
-    """Lets processes that are started meanwhile print to a file (or nowhere); this process gets its own back."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-    target = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    before = [os.dup(stream) for stream in (1, 2)]
-    try:
-        for stream in (1, 2):
-            os.dup2(target, stream)
-        yield
-    finally:
-        for stream, kept in zip((1, 2), before, strict=True):
-            os.dup2(kept, stream)
-            os.close(kept)
-        os.close(target)
 
 
 class Engine:
@@ -234,98 +193,6 @@ class Engine:
         if given is None:
             return source_frame(self.spark, plan, stream, self._settings, first_us)
         return given.select(*(f"`{name}`" for name in needed_columns(plan, stream)))
-
-
-class Run:
-    """A running pipeline."""
-
-    def __init__(
-        self,
-        query: StreamingQuery,
-        plan_text: str,
-        metrics: RunMetrics,
-        checkpoint: Checkpoint,
-        leave: Callable[[], None],
-        *,
-        once: bool,
-    ) -> None:
-        self._query = query
-        self._plan_text = plan_text
-        self._metrics = metrics
-        self._checkpoint = checkpoint
-        self._leave = leave
-        self._failure: Exception | None = None
-        self._ended = threading.Event()
-        self._stopping = False
-        work = self._drain if once else self._follow
-        self._thread = threading.Thread(target=self._guarded, args=(work,), name="headrace-run", daemon=True)
-        self._thread.start()
-
-    def _drain(self) -> None:
-        """Takes all input there is, tells the shards that it has ended, and stops."""
-        self._query.processAllAvailable()
-        if not self._stopping:
-            self._checkpoint.say_end()
-            self._query.processAllAvailable()
-        self._query.stop()
-
-    def _follow(self) -> None:
-        self._query.awaitTermination()
-
-    def _guarded(self, work: Any) -> None:
-        try:
-            work()
-        except StreamingQueryException as error:
-            self._failure = explained_failure(error, self._checkpoint.directory)
-        except Exception as error:  # noqa: BLE001 - handed to the caller of wait(), whichever thread that is
-            self._failure = error
-        finally:
-            self._leave()
-            self._ended.set()
-
-    @property
-    def is_active(self) -> bool:
-        return not self._ended.is_set()
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits for the end; True when it has come. A failure of the pipeline is raised here."""
-        ended = self._ended.wait(timeout_s)
-        if ended:
-            self._thread.join()
-            if self._failure is not None and not self._stopping:
-                raise self._failure
-        return ended
-
-    def stop(self) -> None:
-        """Ends the run; a micro-batch under way is done again by the next run on the checkpoint."""
-        self._stopping = True
-        self._query.stop()
-        self._ended.wait(60)
-
-    def explain(self) -> str:
-        return self._plan_text
-
-    def stats(self) -> RunStats:
-        return self._metrics.snapshot(time.time(), self._last_batch_ms())
-
-    def _last_batch_ms(self) -> float:
-        progress = self._query.lastProgress
-        return float(progress["durationMs"].get("triggerExecution", 0)) if progress else 0.0
-
-    def history(self) -> list[dict[str, Any]]:
-        """The last micro-batches: number, time in all, and time by stage (milliseconds)."""
-        stages = self._metrics.stages()
-        done = [one for one in self._query.recentProgress if one["batchId"] in stages]
-        return [
-            {
-                "batch": one["batchId"],
-                "rows": one["numInputRows"],
-                "batch_ms": one["durationMs"].get("triggerExecution", 0),
-                "spark_ms": dict(one["durationMs"]),
-                "stage_ms": stages[one["batchId"]],
-            }
-            for one in done
-        ]
 
 
 def _schema_of(name: str, schema: StructType) -> Schema:
