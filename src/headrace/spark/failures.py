@@ -10,7 +10,9 @@ from headrace.errors import HeadraceError, InvariantError, SourceError, StateErr
 _OURS = re.compile(r"headrace\.errors\.(\w+): (.*)")
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+: .+?)(?: SQLSTATE.*)?$", re.MULTILINE)
 """The last line of a traceback: the only one that is not indented."""
-_CONDITION = re.compile(r"\[([A-Z_.0-9]+)\] ([^\n]*?)(?: SQLSTATE[^\n]*)?(?:\n|$)")
+_CODE = r"\[([A-Z0-9]+(?:[_.][A-Z0-9]+)+)\] "
+_CONDITION = re.compile(rf"{_CODE}(.*?)(?= SQLSTATE|{_CODE}|$)", re.MULTILINE)
+_PREAMBLE = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
 _ERRORS: dict[str, type[HeadraceError]] = {one.__name__: one for one in (StateError, SourceError)}
 _SOURCE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND", "PARQUET_COLUMN_DATA_TYPE_MISMATCH")
 
@@ -25,10 +27,11 @@ def explained_failure(error: Exception, directory: Path) -> HeadraceError:
     if ours:
         name, message = ours[-1]
         return _ERRORS.get(name, InvariantError)(message + where)
-    conditions = [(code, message) for code, message in _CONDITION.findall(text) if code != "STREAM_FAILED"]
+    story = _PREAMBLE.sub("", text.partition("=== Streaming Query ===")[0])
+    conditions = [(one.group(1), one.group(2).strip()) for one in _CONDITION.finditer(story)]
     for code, message in conditions:
         if code.startswith(_SOURCE_CONDITIONS):
             return SourceError(f"{message} Correct the file or move it away, then start again: nothing is lost{where}")
-    raised = _RAISED.findall(text.partition("=== Streaming Query ===")[0])
-    cause = raised[-1] if raised else conditions[-1][1] if conditions else text.strip().splitlines()[0]
+    raised = _RAISED.findall(story)
+    cause = raised[-1] if raised else conditions[-1][1] if conditions else story.strip().splitlines()[0]
     return HeadraceError(f"the streaming query failed: {cause}{where}")

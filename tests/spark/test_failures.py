@@ -1,0 +1,53 @@
+"""What a user is told of a failed streaming query: its cause in one line, and where the rest is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HeadraceError, SourceError, StateError
+from headrace.spark.failures import explained_failure
+
+FAILED = "[STREAM_FAILED] Query [id = 6b94-83f0, runId = eb53-328e] terminated with exception: "
+TRACEBACK = 'Traceback (most recent call last):\n  File "worker.py", line 9, in process\n    first = next(batches)\n'
+PLAN = " SQLSTATE: 39000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: headrace [id = 6b94]\nState: ACTIVE\n"
+
+
+@pytest.mark.parametrize(
+    ("story", "kind", "told"),
+    [
+        (
+            "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch "
+            f"sink. Reason: Return Message: {TRACEBACK}RuntimeError: the sink is down\n",
+            HeadraceError,
+            "the streaming query failed: RuntimeError: the sink is down",
+        ),
+        (
+            "[FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error while reading file "
+            "file:///a/3.parquet. Data type mismatches when reading Parquet column [id].",
+            SourceError,
+            "Encountered error while reading file file:///a/3.parquet. Data type mismatches when reading Parquet "
+            "column [id]. Correct the file or move it away, then start again: nothing is lost",
+        ),
+        (
+            f"An exception was thrown from the Python worker:\n{TRACEBACK}headrace.errors.StateError: the checkpoint's "
+            "state has version 2\n",
+            StateError,
+            "the checkpoint's state has version 2",
+        ),
+        (
+            "java.lang.OutOfMemoryError: Java heap space",
+            HeadraceError,
+            "the streaming query failed: OutOfMemoryError: Java heap",
+        ),
+    ],
+    ids=["callback", "file", "ours", "other"],
+)
+def test_failure_is_told_by_its_cause(tmp_path: Path, story: str, kind: type[HeadraceError], told: str) -> None:
+    error = explained_failure(Exception(f"{FAILED}{story}{PLAN}"), tmp_path)
+    assert type(error) is kind
+    assert told in str(error)
+    assert "\n" not in str(error)
+    assert str(error).endswith(f"(all of it is in {tmp_path / 'failure.log'})")
+    assert (tmp_path / "failure.log").read_text() == f"{FAILED}{story}{PLAN}"
