@@ -27,6 +27,7 @@ from headrace.plan.queries import Output, Query, Source
 
 Case, Way = cases.Case, cases.Way
 A, B = StreamId("a"), StreamId("b")
+TWO = Catalog((Stream(A, cases.WIDE, "ts"), Stream(B, cases.WIDE, "ts")))
 
 
 def wanted(case: Case, query: Query) -> cases.Answer:
@@ -131,18 +132,29 @@ def test_chunks_of_one_micro_batch_count_in_their_order_however_they_come(
         assert cases.got(host, query) == wanted(case, query)
 
 
-def test_more_windows_than_a_byte_counts_are_told_apart() -> None:
-    """A class of 300 windows, each a microsecond larger than the one before."""
-    first = Query(
-        QueryId("q0"),
+def test_a_tie_waits_for_the_stream_that_is_before_it_in_the_catalog() -> None:
+    """At one time all of a's tuples are older than b's, also one of a's that comes a micro-batch later."""
+    case = Case(TWO, {A: [cases.row(5, i) for i in range(2)], B: [cases.row(5, i) for i in range(2)]}, (pairs(5),))
+    host = cases.run(case, Way(blocks=(1, 2)))
+    assert [(row["id0"], row["id1"]) for row in host.rows("q")] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+
+
+def pairs(window_us: int) -> Query:
+    """Streams a and b joined on k."""
+    return Query(
+        QueryId("q"),
         (Source(A, "s"), Source(B, "t")),
         (call("=", cases.column(0, "k"), cases.column(1, "k")),),
-        (Output("ts0", cases.column(0, "ts")), Output("ts1", cases.column(1, "ts"))),
-        0,
+        tuple(Output(f"{name}{i}", cases.column(i, name)) for name in ("ts", "id") for i in (0, 1)),
+        window_us,
     )
-    queries = tuple(replace(first, name=QueryId(f"q{i}"), window_us=i) for i in range(300))
+
+
+def test_more_windows_than_a_byte_counts_are_told_apart() -> None:
+    """A class of 300 windows, each a microsecond larger than the one before."""
+    queries = tuple(replace(pairs(i), name=QueryId(f"q{i}")) for i in range(300))
     arrivals = {A: [cases.row(0, 0)], B: [cases.row(i * 1e-6, i) for i in range(0, 310, 7)]}
-    case = Case(Catalog((Stream(A, cases.WIDE, "ts"), Stream(B, cases.WIDE, "ts"))), arrivals, queries)
+    case = Case(TWO, arrivals, queries)
     for cut in Cut:
         host = cases.run(case, Way(options=ShardOptions(cut=cut)))
         assert [len(host.rows(query.name)) for query in queries] == [i // 7 + 1 for i in range(300)]

@@ -98,6 +98,14 @@ def test_a_tuple_older_than_held_ones_finds_them_too() -> None:
     assert [found.tolist() for found in count_pairs(spaces, [1, 6, 7])] == [[1], [2], [3]]
 
 
+def test_a_block_that_begins_before_held_tuples_and_ends_after_them_finds_only_those_within_reach() -> None:
+    sides = Sides()
+    sides.spaces([(10, 7)], [])
+    spaces = sides.spaces([], [(1, 7), (8, 7), (14, 7), (20, 7)])
+    assert scanned(spaces, Reach(4)) == [(0, 1), (0, 2)]
+    assert [found.tolist() for found in count_pairs(spaces, [4])] == [[0, 1, 1, 0]]
+
+
 def test_a_scan_in_slices_is_the_same_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(ts, ts % 2) for ts in range(20)]
     whole = scanned(Sides().spaces(rows, rows), Reach(7))
