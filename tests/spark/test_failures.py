@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 
 from headrace.errors import HeadraceError, SourceError, StateError
+from headrace.spark.checkpoint import Checkpoint
 from headrace.spark.failures import explained_failure
+from headrace.spark.metrics import RunMetrics
+from headrace.spark.run import Run
 
 FAILED = "[STREAM_FAILED] Query [id = 6b94-83f0, runId = eb53-328e] terminated with exception: "
 TRACEBACK = 'Traceback (most recent call last):\n  File "worker.py", line 9, in process\n    first = next(batches)\n'
@@ -51,3 +55,29 @@ def test_failure_is_told_by_its_cause(tmp_path: Path, story: str, kind: type[Hea
     assert "\n" not in str(error)
     assert str(error).endswith(f"(all of it is in {tmp_path / 'failure.log'})")
     assert (tmp_path / "failure.log").read_text() == f"{FAILED}{story}{PLAN}"
+
+
+class GoneQuery:
+    """A streaming query whose Spark has died."""
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        raise Py4JError("An error occurred while calling o1.awaitTermination")
+
+    def stop(self) -> None:
+        raise ConnectionRefusedError
+
+    @property
+    def lastProgress(self) -> None:  # noqa: N802
+        raise ConnectionRefusedError
+
+
+def test_death_of_sparks_process_is_told_and_everything_is_left_tidy(tmp_path: Path) -> None:
+    left: list[str] = []
+    metrics = RunMetrics(("q",), (), 0.0)
+    run = Run(GoneQuery(), "", metrics, Checkpoint(tmp_path, "one", (0,)), lambda: left.append("left"), once=False)
+    with pytest.raises(HeadraceError, match="Spark's process has ended") as told:
+        run.wait(10)
+    assert told.value.exit_code == 1
+    assert run.stats().batch_ms == 0.0
+    run.stop()
+    assert left == ["left"]

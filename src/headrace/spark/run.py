@@ -5,15 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming import StreamingQuery
 
+from headrace.errors import HeadraceError
 from headrace.spark.checkpoint import Checkpoint
 from headrace.spark.failures import explained_failure
 from headrace.spark.metrics import RunMetrics
 from headrace.stats import RunStats
+
+_GONE = (Py4JError, OSError)
+"""What a call to Spark raises when its process has died."""
 
 
 class Run:
@@ -55,8 +61,12 @@ class Run:
     def _guarded(self, work: Any) -> None:
         try:
             work()
-        except StreamingQueryException as error:
+        except (StreamingQueryException, Py4JJavaError) as error:
             self._failure = explained_failure(error, self._checkpoint.directory)
+        except _GONE:
+            self._failure = HeadraceError(
+                "Spark's process has ended of a sudden, perhaps for want of memory: the same command goes on from here"
+            )
         except Exception as error:  # noqa: BLE001 - handed to the caller of wait(), whichever thread that is
             self._failure = error
         finally:
@@ -79,7 +89,8 @@ class Run:
     def stop(self) -> None:
         """Ends the run; a micro-batch under way is done again by the next run on the checkpoint."""
         self._stopping = True
-        self._query.stop()
+        with suppress(*_GONE):
+            self._query.stop()
         self._ended.wait(60)
 
     def explain(self) -> str:
@@ -89,7 +100,9 @@ class Run:
         return self._metrics.snapshot(time.time(), self._last_batch_ms())
 
     def _last_batch_ms(self) -> float:
-        progress = self._query.lastProgress
+        progress = None
+        with suppress(*_GONE):
+            progress = self._query.lastProgress
         return float(progress["durationMs"].get("triggerExecution", 0)) if progress else 0.0
 
     def history(self) -> list[dict[str, Any]]:
