@@ -132,6 +132,21 @@ def test_chunks_of_one_micro_batch_count_in_their_order_however_they_come(
         assert cases.got(host, query) == wanted(case, query)
 
 
+def test_a_later_chunk_that_is_delivered_first_still_comes_later() -> None:
+    """Ties are in the order of the chunks, and what is late is decided in that order too."""
+    case = Case(TWO, {A: [cases.row(5, 0), cases.row(5, 1), cases.row(4, 2)], B: []}, (everything(A),))
+    host = cases.host_for(case, Way())
+    chunks = [cases.packed(host, A, [row], order) for order, row in enumerate(case.arrivals[A])]
+    host.deliver([envelope for chunk in chunks[::-1] for envelope in chunk])
+    assert [row["id"] for row in host.rows("all_a")] == [0, 1]
+    assert cases.rejected(host) == Counter({("a", "late", 2): 1})
+
+
+def everything(stream: StreamId) -> Query:
+    """A stream's ids, none left out."""
+    return Query(QueryId(f"all_{stream}"), (Source(stream, "s"),), (), (Output("id", cases.column(0, "id")),))
+
+
 def test_a_tie_waits_for_the_stream_that_is_before_it_in_the_catalog() -> None:
     """At one time all of a's tuples are older than b's, also one of a's that comes a micro-batch later."""
     case = Case(TWO, {A: [cases.row(5, i) for i in range(2)], B: [cases.row(5, i) for i in range(2)]}, (pairs(5),))
@@ -167,15 +182,7 @@ def test_more_windows_than_a_byte_counts_are_told_apart() -> None:
 @examples(60)
 def test_late_and_malformed_rows_are_rejected_once_each(case: Case, way: Way) -> None:
     """Every stream is read whole by one query, as a row that no query reads is nobody's."""
-    readers = tuple(
-        Query(
-            QueryId(f"all_{stream.name}"),
-            (Source(stream.name, "s"),),
-            (),
-            (Output("id", cases.column(0, "id")),),
-        )
-        for stream in case.catalog.streams
-    )
+    readers = tuple(everything(stream.name) for stream in case.catalog.streams)
     host = cases.run(replace(case, queries=(*case.queries, *readers)), way)
     expected: Counter[tuple[str, str, int]] = Counter()
     for name, intake in reference.accepted(case.catalog, case.arrivals).items():
