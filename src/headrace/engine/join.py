@@ -182,25 +182,56 @@ def count_pairs(spaces: tuple[Space, Space], windows_us: Sequence[int]) -> list[
         new = spaces[side].new
         if new is None:
             continue
-        for ts_us, low, high, ahead in _key_matches(spaces[1 - side], new, inclusive=is_self and side == 0):
-            for count, window_us in zip(counts[::-1], windows_us[::-1], strict=True):
-                low = bisect_within(ts_us, low, high, new.segment.ts_us - window_us)
-                if ahead:
-                    high = bisect_within(ts_us, low, high, new.segment.ts_us + window_us + 1)
-                count[new.ranks] += high - low
+        found = [np.zeros(len(new.ranks), dtype=np.int64) for _ in windows_us]
+        for match in _key_matches(spaces[1 - side], new, inclusive=is_self and side == 0):
+            for window, window_us in reversed(list(enumerate(windows_us))):
+                match = match.within(Reach(window_us), new.segment.ts_us)
+                found[window] += match.high - match.low
+        for count, mine in zip(counts, found, strict=True):
+            count[new.ranks] += mine
     return counts
 
 
-def _key_matches(probed: Space, new: NewRows, *, inclusive: bool) -> Iterator[tuple[Int64s, Int64s, Int64s, bool]]:
-    """For each run of the probed side: its times, each probe's range of rows with its key, and whether some are newer
-    than a probe. Of the block's own rows, those before the probe in the total order."""
+@dataclass(frozen=True, slots=True)
+class KeyMatches:
+    """In one run, each probe's range of rows with its key. ``span_us``: no row of the run is outside it (None: some
+    may be); ``ahead``: some rows may be newer than a probe."""
+
+    ts_us: Int64s
+    span_us: tuple[int, int] | None
+    low: Int64s
+    high: Int64s
+    ahead: bool = False
+
+    def within(self, reach: Reach, probes_us: Int64s) -> KeyMatches:
+        """The ranges cut down to the reach."""
+        low, high = self._since(probes_us - reach.upto_us), self.high
+        if self.ahead:
+            high = bisect_within(self.ts_us, low, high, probes_us + reach.upto_us + 1)
+        elif reach.after_us is not None:
+            high = bisect_within(self.ts_us, low, high, probes_us - reach.after_us)
+        return replace(self, low=low, high=high)
+
+    def _since(self, bounds_us: Int64s) -> Int64s:
+        """Where the rows at or after the bounds begin. A run wholly inside or outside the window is not searched."""
+        if self.span_us is not None:
+            if bounds_us.max() <= self.span_us[0]:
+                return self.low
+            if bounds_us.min() > self.span_us[1]:
+                return self.high
+        return bisect_within(self.ts_us, self.low, self.high, bounds_us)
+
+
+def _key_matches(probed: Space, new: NewRows, *, inclusive: bool) -> Iterator[KeyMatches]:
+    """The probes' matches in each run of the probed side; of the block's own rows, those before the probe."""
     probes = new.segment.keys
     for run in probed.runs:
-        yield run.segment.ts_us, *key_ranges(run.segment.keys, probes), _is_ahead(run, new)
+        yield KeyMatches(run.segment.ts_us, run.span_us, *key_ranges(run.segment.keys, probes), _is_ahead(run, new))
     if probed.new is not None:
-        low, high = key_ranges(probed.new.segment.keys, probes)
+        own = probed.new.segment
+        low, high = key_ranges(own.keys, probes)
         before = bisect_within(probed.new.ranks, low, high, new.ranks + int(inclusive))
-        yield probed.new.segment.ts_us, low, before, False
+        yield KeyMatches(own.ts_us, (own.min_us, own.max_us), low, before)
 
 
 def _roles(spaces: tuple[Space, Space], reach: Reach) -> list[Ranges]:
@@ -223,25 +254,14 @@ def _ranges(probing: Space, probed: Space, reach: Reach, *, inclusive: bool) -> 
     if new is None:
         none = np.empty(0, dtype=np.int64)
         return Ranges(none.reshape(0, 1), none.reshape(0, 1), none, none)
-    found = [_within(reach, new.segment.ts_us, *one) for one in _key_matches(probed, new, inclusive=inclusive)]
+    probes_us = new.segment.ts_us
+    found = [one.within(reach, probes_us) for one in _key_matches(probed, new, inclusive=inclusive)]
     if not found:
         zero = np.zeros(len(new.ranks), dtype=np.int64)
-        found = [(zero, zero)]
-    starts = np.stack([low + base for (low, _), base in zip(found, probed.bases, strict=False)], axis=1)
-    lengths = np.stack([high - low for low, high in found], axis=1)
+        found = [KeyMatches(zero, None, zero, zero)]
+    starts = np.stack([one.low + base for one, base in zip(found, probed.bases, strict=False)], axis=1)
+    lengths = np.stack([one.high - one.low for one in found], axis=1)
     return Ranges(starts, lengths, probing.new_base + np.arange(len(new.ranks)), new.ranks)
-
-
-def _within(
-    reach: Reach, probes_us: Int64s, ts_us: Int64s, low: Int64s, high: Int64s, ahead: bool
-) -> tuple[Int64s, Int64s]:
-    """Ranges of one key cut down to the reach."""
-    low = bisect_within(ts_us, low, high, probes_us - reach.upto_us)
-    if ahead:
-        high = bisect_within(ts_us, low, high, probes_us + reach.upto_us + 1)
-    elif reach.after_us is not None:
-        high = bisect_within(ts_us, low, high, probes_us - reach.after_us)
-    return low, high
 
 
 def _in_order(roles: Sequence[Ranges]) -> Iterator[Matches]:

@@ -105,6 +105,11 @@ class Run:
     def live_rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
+    @property
+    def span_us(self) -> tuple[int, int] | None:
+        """The times of its rows; None when it holds expired ones, whose times are not kept."""
+        return (self.min_us, self.max_us) if self.live_rows == self.rows else None
+
 
 @dataclass(slots=True)
 class WindowStore:
