@@ -1,10 +1,10 @@
 """Many continuous SQL queries with sliding-window joins over shared streams, as one Spark streaming query.
 
-    from headrace import Engine
+from headrace import Engine
 
-    engine = Engine(spark)
-    engine.sql(open("queries.sql").read())
-    run = engine.start(out="results")
+engine = Engine(spark)
+engine.sql(open("queries.sql").read())
+run = engine.start(out="results")
 """
 
 from typing import TYPE_CHECKING, Any

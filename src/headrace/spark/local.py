@@ -16,7 +16,7 @@ def local_session(log: Path | None = None) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
-        SparkSession.builder.master("local[*]")
+        SparkSession.builder.master("local[*, 4]")  # a task that fails is tried again, as on a cluster
         .appName("headrace")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

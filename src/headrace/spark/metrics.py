@@ -104,6 +104,11 @@ class RunMetrics:
         with self._lock:
             return dict(self._stages)
 
+    def waiting_rows(self) -> int | None:
+        """Rows that wait in all shards for another stream; None before the first micro-batch."""
+        with self._lock:
+            return sum(shard.waiting_tuples for shard in _shards(list(self._recent))) if self._recent else None
+
     def snapshot(self, now_s: float, batch_ms: float) -> RunStats:
         with self._lock:
             recent = list(self._recent)

@@ -18,7 +18,7 @@ from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from rich.console import Console
 from rich.table import Table
@@ -38,20 +38,6 @@ Callback = Callable[[str, DataFrame, int], object]
 """A sink in Python: (query, its rows of the micro-batch, the micro-batch's number)."""
 
 DEAD_LETTERS_DIRECTORY = "_dead_letters"
-
-
-def shard_labels(spark: SparkSession, shards: int) -> tuple[int, ...]:
-    """For each shard a key that Spark's hash partitioning puts on a partition of its own."""
-    placed: dict[int, int] = {}
-    tried = 0
-    while len(placed) < shards:
-        candidates = spark.range(tried, tried + 64 * shards).selectExpr(
-            "cast(id AS int) AS label", f"pmod(hash(cast(id AS int)), {shards}) AS place"
-        )
-        for row in candidates.collect():
-            placed.setdefault(row.place, row.label)
-        tried += 64 * shards
-    return tuple(placed[place] for place in range(shards))
 
 
 def pipeline(plan: SharedPlan, frames: Sequence[DataFrame], control: DataFrame, options: HostOptions) -> DataFrame:

@@ -48,9 +48,9 @@ class Run:
         self._thread.start()
 
     def _drain(self) -> None:
-        """Takes all input there is, tells the shards that it has ended, and stops."""
+        """Takes all input there is, tells the shards that it has ended unless nothing waits for it, and stops."""
         self._query.processAllAvailable()
-        if not self._stopping:
+        if not self._stopping and self._metrics.waiting_rows() != 0:
             self._checkpoint.say_end()
             self._query.processAllAvailable()
         self._query.stop()

@@ -35,13 +35,15 @@ from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.spark.cache import SegmentCache, default_root
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
+from headrace.spark.labels import shard_labels
 from headrace.spark.local import local_session
 from headrace.spark.metrics import RunMetrics
-from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, shard_labels, sinks_by_query
+from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, sinks_by_query
 from headrace.spark.processor import HostOptions
 from headrace.spark.run import Run
 from headrace.spark.sources import check_files, needed_columns, source_frame
 from headrace.spark.staging import BATCH_COLUMN, STAGING, check_writable, claim
+from headrace.spark.warmup import warm_up
 from headrace.sql import Script, read_script
 
 __all__ = ["Engine", "Run"]
@@ -143,13 +145,14 @@ class Engine:
         settings = self._settings
         where = checkpoint or settings.checkpoint or directory / "_checkpoint"
         names = [stream.name for stream in self._catalog.streams]
-        opened = open_checkpoint(Path(where), names, shard_labels(self.spark, settings.shards))
+        opened = open_checkpoint(Path(where), names, shard_labels(settings.shards))
         with ExitStack() as leaving:  # nothing but results and the checkpoint stays behind, also if it cannot start
             leaving.callback(os.close, opened.hold())
             leaving.callback(self._cache(opened).clear)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in sinks.directories.values():
                 claim(one, opened.id)
+            warm_up(self.spark, min(settings.shards, self.spark.sparkContext.defaultParallelism))
             metrics = RunMetrics(plan.queries, tuple(names), time.time())
             query = self._start_query(plan, sinks, opened, metrics, console or Console(), once=once)
             return Run(query, explain(plan, settings.shards), metrics, opened, leaving.pop_all().close, once=once)

@@ -61,6 +61,7 @@ def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> Data
     per_batch = options["max_files_per_batch"] or settings.max_files_per_batch
     schema = ddl(stream.schema)
     reader = spark.readStream.format(file_format).option("maxFilesPerTrigger", int(per_batch))  # type: ignore[arg-type]
+    reader = reader.option("maxFileAge", "3650d")  # Spark passes over files a week older than the newest, silently
     if file_format != "parquet":
         schema += f", `{CORRUPT}` string"
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)

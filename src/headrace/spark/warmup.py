@@ -1,0 +1,28 @@
+"""Starts Python workers while Spark is still planning: the first micro-batch finds them with all imports done."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterable
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+
+def warm_up(spark: SparkSession, workers: int) -> None:
+    """Begins it and returns at once."""
+    threading.Thread(target=_start_workers, args=(spark, workers), name="headrace-warm-up", daemon=True).start()
+
+
+def _start_workers(spark: SparkSession, workers: int) -> None:
+    try:
+        spark.range(0, workers, 1, workers).mapInArrow(_imported, "id bigint").collect()
+    except PySparkException:
+        return  # the session was stopped meanwhile; whatever else is wrong, the first micro-batch will say
+
+
+def _imported(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    importlib.import_module("headrace.spark.processor")
+    return batches
