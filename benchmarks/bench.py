@@ -27,6 +27,7 @@ import headrace
 from benchmarks import inputs, measure, report
 from benchmarks.contenders import CORES, Spec
 from benchmarks.inputs import Answer, Workload
+from headrace.config import Settings
 
 ALL = ("headrace", "native-hdfs", "native-rocksdb", "ceiling")
 MOST_HEAP_GB = 14
@@ -186,7 +187,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="scenarios, by name: one,six,large,short,long")
     parser.add_argument("--contenders", default="", help=f"some of {', '.join(ALL)}, headrace-counts")
     parser.add_argument("--out", type=Path, default=Path("out/bench"))
-    parser.add_argument("--codec", default="zstd", help="Parquet compression of every contender's results")
+    parser.add_argument(
+        "--codec", default=Settings().compression, help="Parquet compression of every contender's results"
+    )
     parser.add_argument("--driver-memory", default=f"{max(heap_gb, 1)}g", help="the JVM's heap limit, for all")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds a contender may take")
     parser.add_argument("--keep", action="store_true", help="keep what the contenders wrote")

@@ -115,7 +115,7 @@ def run_headrace(spec: Spec, *, counts: bool = False) -> Outcome:
     from headrace.spark.session import Engine
 
     spark = session(spec, ROCKSDB)
-    engine = Engine(spark, settings=Settings(shards=CORES))
+    engine = Engine(spark, settings=Settings(shards=CORES, compression=spec.codec))
     engine.sql(headrace_sql(spec, counts=counts))
     started = time.perf_counter()
     run = engine.start(out=spec.out, once=True)
