@@ -127,5 +127,3 @@ class LocalHost:
     def rows(self, query: str) -> list[dict[str, object]]:
         """Everything a query got, in the order it came."""
         return [row for rows in self.results[query] for row in rows]
-
-
