@@ -25,7 +25,7 @@ from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, ProgressMade, StreamsEnded
 from headrace.engine.keys import Int64s, encode_keys, shard_of
 from headrace.engine.operators import layout_of
-from headrace.engine.segments import KEY, NUMBER, pack_batch, take_rows, times_of, unpack_batch
+from headrace.engine.segments import KEY, NUMBER, REPORTED, pack_batch, take_rows, times_of, unpack_batch
 from headrace.errors import InvariantError
 from headrace.model import Stream, StreamId
 from headrace.plan.expressions import ColumnRef
@@ -95,6 +95,12 @@ class Packer:
         self._shards = shards
         self._dealt = 0
         self._numbered = 0
+        self._readers = [
+            (group_index, input_index)
+            for group_index, group in enumerate(plan.groups)
+            for input_index, reader in enumerate(group.inputs)
+            if reader.stream == stream.name
+        ]
 
     def pack(self, rows: pa.RecordBatch, arrived_us: int) -> Iterator[Envelope]:
         """Envelopes for rows in arrival order."""
@@ -132,15 +138,15 @@ class Packer:
             chunk = chunk.filter(pa.array(~late))
         if any(group.numbers_tuples for group in self._plan.groups):
             chunk = self._numbered_on(chunk)
-        for group_index, group in enumerate(self._plan.groups):
-            for input_index, reader in enumerate(group.inputs):
-                if reader.stream == self._stream.name:
-                    for shard, batch in self._split(group, reader, chunk):
-                        blob = pack_batch(batch)
-                        yield Envelope(
-                            shard, Kind.ROWS, self._stream.name, group_index, input_index, rows=batch.num_rows,
-                            payload=blob, **place,
-                        )  # fmt: skip
+        taken = np.zeros(chunk.num_rows, dtype=bool)
+        for group_index, input_index in self._readers:
+            group = self._plan.groups[group_index]
+            for shard, batch in self._split(group, group.inputs[input_index], chunk, taken):
+                blob = pack_batch(batch)
+                yield Envelope(
+                    shard, Kind.ROWS, self._stream.name, group_index, input_index, rows=batch.num_rows,
+                    payload=blob, **place,
+                )  # fmt: skip
 
     def _numbered_on(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
         """The chunk with its rows' numbers, which go on from this task's chunks before it."""
@@ -153,12 +159,18 @@ class Packer:
         newest_before = np.maximum.accumulate(ts_us)
         return ts_us < newest_before - self._stream.max_delay_us
 
-    def _split(self, group: Group, reader: Input, chunk: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The input's rows and columns, by shard."""
-        chunk = _kept(reader, chunk)
+    def _split(
+        self, group: Group, reader: Input, chunk: pa.RecordBatch, taken: np.ndarray
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The input's rows and columns, by shard; ``taken`` says which rows an input before it has."""
+        kept = _kept(reader, chunk)
+        chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
         if chunk.num_rows == 0:
             return
         carried = chunk.select([*reader.schema.names, *([NUMBER] if group.numbers_tuples else [])])
+        if len(self._readers) > 1:
+            carried = carried.append_column(REPORTED, pa.array(~taken[kept]))
+            taken |= kept
         if group.is_join:
             keys = encode_keys(_key_columns(reader, chunk), group.key_form)
             if layout_of(reader, group.key_form).key not in reader.schema.names:
@@ -187,22 +199,14 @@ def _reader(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:
     return lambda ref: batch.column(ref.name)
 
 
-def _kept(reader: Input, chunk: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that pass the pushed filters and have a whole key."""
+def _kept(reader: Input, chunk: pa.RecordBatch) -> np.ndarray:
+    """Which rows pass the pushed filters and have a whole key."""
     mask = filter_mask(reader.pushed, _reader(chunk), chunk.num_rows)
-    if mask is not None:
-        chunk = chunk.filter(mask)
+    kept = np.ones(chunk.num_rows, dtype=bool) if mask is None else mask.to_numpy(zero_copy_only=False).copy()
     for column in _key_columns(reader, chunk):
         if column.null_count:
-            return _kept_whole(reader, chunk)
-    return chunk
-
-
-def _kept_whole(reader: Input, chunk: pa.RecordBatch) -> pa.RecordBatch:
-    whole = np.ones(chunk.num_rows, dtype=bool)
-    for column in _key_columns(reader, chunk):
-        whole &= column.is_valid().to_numpy(zero_copy_only=False)
-    return chunk.filter(pa.array(whole))
+            kept &= column.is_valid().to_numpy(zero_copy_only=False)
+    return kept
 
 
 def _key_columns(reader: Input, chunk: pa.RecordBatch) -> list[pa.Array]:

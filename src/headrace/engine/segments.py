@@ -24,6 +24,8 @@ from headrace.errors import InvariantError
 
 KEY = "__key"
 """The column that holds the key's number, where no carried column is that number already."""
+REPORTED = "__reported"
+"""The column that says which input reports a row should it be late, on the way to the shard, where several take it."""
 NUMBER = "__number"
 """The column that holds a tuple's place in its stream's arrival order, in groups that compare it."""
 

@@ -34,7 +34,7 @@ from headrace.engine.events import (
 from headrace.engine.operators import GroupOperator, InputState, Place
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
-from headrace.engine.segments import NUMBER, times_of
+from headrace.engine.segments import NUMBER, REPORTED, times_of
 from headrace.engine.state import input_from_json, input_to_json, names_in
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
@@ -77,7 +77,6 @@ class Shard:
         self._newest_us: dict[StreamId, int] = {}
         self._orphans: list[str] = []
         self._operators = {group.signature: self._operator(group) for group in plan.groups}
-        self._auditors = _auditors(plan)
 
     def _operator(self, group: Group) -> GroupOperator:
         inputs = [
@@ -122,19 +121,20 @@ class Shard:
                 yield block
 
     def _accept(self, block: BlockArrived, floors: dict[tuple[StreamId, Arrival], int | None]) -> Iterator[Effect]:
-        """Takes the rows that are in time; the late ones are rejected, once for their stream."""
+        """Takes the rows that are in time; the late ones are rejected, by one of the inputs that take them."""
         operator = self._operators.get(block.group)
         if operator is None:
             raise InvariantError(f"rows came for a group that is not in the plan: {block.group}", (block,))
         stream = operator.inputs[block.input].input.stream
         floor_us = floors[stream, block.arrival]
-        batch = block.batch
+        batch, reported = _without_reports(block.batch)
         if floor_us is not None:
             allowed_us = floor_us - self.plan.catalog.get(stream).max_delay_us
             late = times_of(batch, operator.inputs[block.input].input.time) < allowed_us
             if late.any():
-                if self._auditors[stream] == (block.group, block.input):
-                    yield RejectRows(stream, LATE, batch.filter(late))
+                rejected = late if reported is None else late & reported
+                if rejected.any():
+                    yield RejectRows(stream, LATE, batch.filter(rejected))
                 batch = batch.filter(pc.invert(late))
         operator.accept(block.input, batch, block.arrived_us)
 
@@ -221,11 +221,9 @@ def _numbered_from(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
     return batch.set_column(index, NUMBER, pc.add(batch.column(index), pa.scalar(first, pa.int64())))
 
 
-def _auditors(plan: SharedPlan) -> dict[StreamId, tuple[str, int]]:
-    """For each stream the input that reports its late rows: the one that filters least."""
-    inputs = [
-        (len(input.pushed) + group.is_join, group.signature, index, input.stream)
-        for group in plan.groups
-        for index, input in enumerate(group.inputs)
-    ]
-    return {stream: (signature, index) for _, signature, index, stream in sorted(inputs, reverse=True)}
+def _without_reports(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray | None]:
+    """The rows alone, and which of them this input reports if they are late (None: all)."""
+    if REPORTED not in batch.schema.names:
+        return batch, None
+    reported = batch.column(REPORTED).to_numpy(zero_copy_only=False)
+    return batch.select([name for name in batch.schema.names if name != REPORTED]), reported

@@ -9,7 +9,6 @@ from headrace.plan.sharing import (
     Delivery,
     Group,
     Input,
-    KeyForm,
     OutputClass,
     SharedPlan,
     conditions_text,
@@ -71,8 +70,7 @@ def _partitioning(group: Group, shards: int) -> str:
         return f"rows dealt over {_counted(shards, 'shard')}"
     keys = [", ".join(expression_text(key) for key in group.input_of(side).keys) for side in (0, 1)]
     key = keys[0] if keys[0] == keys[1] else " = ".join(keys)
-    how = "hash" if group.key_form is KeyForm.EXACT else "hash of all key columns"
-    return f"{how} of {key} over {_counted(shards, 'shard')}, no copies"
+    return f"hash of {key} over {_counted(shards, 'shard')}, no copies"
 
 
 def _bands(group: Group) -> Iterator[str]:
@@ -91,7 +89,7 @@ def _input_lines(plan: SharedPlan, reader: Input, sides: Sequence[str]) -> Itera
     delay = f", up to {format_duration(stream.max_delay_us)} out of order" if stream.max_delay_us else ""
     yield f"  input         {' and '.join(sides)} by {reader.time}{delay}"
     yield f"    carries     {', '.join(str(column) for column in reader.schema)}"
-    yield f"    before join {conditions_text(reader.pushed)}" if len(sides) else ""
+    yield f"    at source   {conditions_text(reader.pushed)}"
 
 
 def _class_lines(group: Group, cls: OutputClass, names: Sequence[str]) -> Iterator[str]:
