@@ -13,6 +13,7 @@ from headrace.engine.events import (
     Effect,
     EmitCount,
     EmitRows,
+    ForgetSegment,
     KeepSegment,
     RejectRows,
 )
@@ -121,7 +122,7 @@ class LocalHost:
                 store.blobs[name] = blob
             case DropSegment(name):
                 del store.blobs[name]
-            case CacheSegment():
+            case CacheSegment() | ForgetSegment():
                 pass
 
     def rows(self, query: str) -> list[dict[str, object]]:

@@ -13,7 +13,8 @@ import pytest
 
 from headrace import __version__
 from headrace.cli import main
-from headrace.spark import local
+from headrace.errors import HeadraceError
+from headrace.spark import local, session
 
 GOOD = "SELECT a.value, b.value AS h FROM temperature a, humidity b WHERE a.location_id = b.location_id WINDOW 10 s"
 GOOD_TABLE = pa.table({"location_id": [1], "value": [20.5], "ts": pa.array([0], pa.timestamp("us", tz="UTC"))})
@@ -211,3 +212,19 @@ def test_explain_prints_the_shared_plan(
 def test_it_is_a_module_and_tells_its_version() -> None:
     done = subprocess.run([sys.executable, "-m", "headrace", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"headrace {__version__}"
+
+
+def test_the_command_lines_settings_win_over_the_files(
+    headrace: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def look(engine: session.Engine, _out: Path) -> None:
+        seen.append((engine.settings.shards, engine.settings.trigger_us))
+        raise HeadraceError("enough seen")
+
+    monkeypatch.setattr(session.Engine, "check", look)
+    file = tmp_path / "queries.sql"
+    file.write_text("SET shards = 2; SET trigger = '1 second';")
+    assert headrace("run", file, "--out", tmp_path / "out", "--set", "shards=7") == (1, "headrace: enough seen\n")
+    assert seen == [(7, 1_000_000)]

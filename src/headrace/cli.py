@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from types import FrameType
 from typing import Annotated
 
@@ -60,8 +61,10 @@ def run(
     chosen = _settings(script, settings)
     console = Console()
     _print_explained(script, chosen, console)
-    engine = Engine(settings=chosen)
+    engine = Engine()
     engine.sql(text)
+    for name, value in _given(settings):
+        engine.set(name, value)
     engine.check(out)
     with console.status("starting Spark"):
         engine.use(local_session(out / "_spark.log"))
@@ -91,7 +94,10 @@ def explain(file: SqlFile, settings: Sets = None) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="where results and the plot go; must be new or empty", metavar="DIR")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="where results and the plot go: new or empty [default: a temporary one]", metavar="DIR"),
+    ] = None,
     seconds: Annotated[float, typer.Option(help="how long it runs", min=1)] = 60,
 ) -> None:
     """Watch seven windows share one join: temperature and humidity sensors of a data centre."""
@@ -104,7 +110,7 @@ def demo(
     with console.status("starting Spark"):
         engine.use(local_session())
     with _stopping_politely():
-        run_demo(engine, out, seconds, console)
+        run_demo(engine, out or Path(mkdtemp(prefix="headrace-demo-")), seconds, console)
 
 
 @app.callback(invoke_without_command=True)
@@ -130,12 +136,18 @@ def _settings(script: Script, given: list[str] | None) -> Settings:
     settings = from_environment()
     for name, value in script.settings:
         settings = settings.with_text(name, value)
+    for name, value in _given(given):
+        settings = settings.with_text(name, value)
+    return settings
+
+
+def _given(given: list[str] | None) -> Iterator[tuple[str, str]]:
+    """The command line's own settings."""
     for one in given or []:
         name, equals, value = one.partition("=")
         if not equals:
             raise SettingError(f"--set {one}: write NAME=VALUE, such as --set shards=4")
-        settings = settings.with_text(name.strip(), value.strip())
-    return settings
+        yield name.strip(), value.strip()
 
 
 def _print_explained(script: Script, settings: Settings, console: Console) -> None:

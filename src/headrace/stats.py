@@ -43,7 +43,7 @@ class ShardStats:
 
 @dataclass(frozen=True, slots=True)
 class RunStats:
-    """A snapshot of a run. ``stage_ms``: time of the last micro-batch by stage (read, pack, restore, step, ...)."""
+    """A snapshot of a run. ``stage_ms``: time of the last micro-batch by stage (pack, restore, join, emit, keep)."""
 
     batches: int = 0
     elapsed_s: float = 0.0

@@ -121,7 +121,7 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
         )
 
     sinks = Sinks(out, {"q": out / "q", "r": out / "r"}, {}, {}, 10)
-    router = Router(sinks, RunMetrics(("q", "r"), (), 0.0), Console())
+    router = Router(sinks, "0" * 32, RunMetrics(("q", "r"), (), 1, 0.0), Console())
     router(reports(1), 4)
     before = {path: path.stat().st_ino for path in out.rglob("*.parquet")}
     assert len(before) == 2

@@ -185,14 +185,25 @@ def test_state_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_cache_copes_with_files_that_vanish_or_cannot_be_written(tmp_path: Path) -> None:
     cache = SegmentCache(tmp_path / "cache", "one", 100)
-    cache.put("a", pa.py_buffer(b"x" * 60))
-    cache.put("b", pa.py_buffer(b"y" * 60))
-    assert cache.get("a") is not None
+    cache.put("a" * 32, pa.py_buffer(b"x" * 60))
+    cache.put("b" * 32, pa.py_buffer(b"y" * 60))
+    assert cache.get("a" * 32) is not None
     cache.trim()
-    assert [cache.get(name) is None for name in ("a", "b")].count(True) == 1
+    assert [cache.get(name) is None for name in ("a" * 32, "b" * 32)].count(True) == 1
     cache.clear()
-    assert cache.get("a") is None
+    assert cache.get("a" * 32) is None
     (tmp_path / "file").write_text("")
     blocked = SegmentCache(tmp_path / "file", "one", 100)
-    blocked.put("a", pa.py_buffer(b"x"))
-    assert blocked.get("a") is None
+    blocked.put("a" * 32, pa.py_buffer(b"x"))
+    assert blocked.get("a" * 32) is None
+
+
+def test_trimming_removes_nothing_but_segments(tmp_path: Path) -> None:
+    cache = SegmentCache(tmp_path, "here", limit_bytes=0)
+    cache.put("c" * 32, pa.py_buffer(b"segment"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "thesis.txt").write_text("years of work")
+    (tmp_path / "elsewhere" / "more").mkdir()
+    cache.trim()
+    assert cache.get("c" * 32) is None
+    assert (tmp_path / "elsewhere" / "thesis.txt").exists()

@@ -96,10 +96,17 @@ class CacheSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetSegment:
+    """A copy under this name is not searched any more; what is stored under it stays."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class DropSegment:
     """Nothing refers to this name any more."""
 
     name: str
 
 
-Effect: TypeAlias = EmitRows | EmitCount | RejectRows | KeepSegment | CacheSegment | DropSegment
+Effect: TypeAlias = EmitRows | EmitCount | RejectRows | KeepSegment | CacheSegment | ForgetSegment | DropSegment

@@ -241,8 +241,11 @@ def _roles(spaces: tuple[Space, Space], reach: Reach) -> list[Ranges]:
 
 
 def _comes_late(spaces: tuple[Space, Space]) -> bool:
-    """Whether a held tuple is newer than a new one of the other side."""
-    return any(_is_ahead(run, spaces[side].new) for side in (0, 1) for run in spaces[1 - side].runs)
+    """Whether a held tuple is newer than a new one of the other side; at one time, the right one is."""
+    left = spaces[0].new
+    apart = left is not None and spaces[0] is not spaces[1]
+    tied = apart and any(run.max_us == left.segment.min_us for run in spaces[1].runs)  # type: ignore[union-attr]
+    return tied or any(_is_ahead(run, spaces[side].new) for side in (0, 1) for run in spaces[1 - side].runs)
 
 
 def _is_ahead(run: Run, new: NewRows | None) -> bool:

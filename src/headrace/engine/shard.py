@@ -4,7 +4,7 @@
     shard.manifest()                   everything else it knows, small; with the kept segments it is the whole state
     Shard.restore(plan, ..., manifest, source)
 
-The tests, the lab and Spark run this same object. ``step`` is deterministic: the same state and events give the same
+The tests and Spark run this same object. ``step`` is deterministic: the same state and events give the same
 effects. A restored shard may have another plan than the one that kept its state: groups go on where their signature is
 the same, tuples kept without something a new query needs are not used for it, and groups that are gone drop theirs.
 
@@ -87,19 +87,19 @@ class Shard:
         ]
         return GroupOperator(group, inputs, POLICIES[self._options.policy](), self._options.cut)
 
-    def step(self, events: Iterable[Event]) -> list[Effect]:
-        """Takes in what arrived, processes all that progress allows, and lets go of what is out of reach."""
+    def step(self, events: Iterable[Event]) -> Iterator[Effect]:
+        """Takes in what arrived, processes all that progress allows, and lets go of what is out of reach. Effects come
+        as they arise, so that results need not be held together; the step is over when they are exhausted."""
         told = list(events)
-        effects: list[Effect] = [DropSegment(name) for name in self._orphans]
+        yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
         blocks = sorted((event for event in told if isinstance(event, BlockArrived)), key=lambda one: one.arrival)
         for block in self._numbered(blocks):
-            effects.extend(self._accept(block, floors))
+            yield from self._accept(block, floors)
         ended = any(isinstance(event, StreamsEnded) for event in told)
         for operator in self._operators.values():
-            effects.extend(self._advance(operator, ended=ended))
-        return effects
+            yield from self._advance(operator, ended=ended)
 
     def _hear(self, heartbeats: list[ProgressMade]) -> dict[tuple[StreamId, Arrival], int | None]:
         """Moves each stream's newest time on; gives, for each chunk, the newest time seen before it."""

@@ -14,13 +14,13 @@ rewritten when more than half of it is dead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.engine.events import CacheSegment, DropSegment, Effect, KeepSegment
+from headrace.engine.events import CacheSegment, DropSegment, Effect, ForgetSegment, KeepSegment
 from headrace.engine.segments import (
     Layout,
     Segment,
@@ -34,6 +34,8 @@ from headrace.engine.segments import (
 
 MOST_PARTS = 64
 """Parts a run may be made of before it is stored as one."""
+MOST_RUN_BYTES = 1 << 28
+"""What a run may weigh: larger ones are not merged further, so that a stored one stays a value a store can take."""
 
 
 class SegmentSource(Protocol):
@@ -133,12 +135,15 @@ class WindowStore:
             return
         merging = self.runs[start:]
         self.runs[start:] = [self._merged(merging)]
+        self._forget(merging)
 
     def _first_light_run(self) -> int:
         """The oldest run that weighs no more than all newer ones of its collection together."""
         start, newer = len(self.runs), 0
+        size_bytes = 0
         for index in range(len(self.runs) - 1, -1, -1):
-            if self.runs[index].collected != self.runs[-1].collected:
+            size_bytes += sum(part.size_bytes for part in self.runs[index].parts)
+            if self.runs[index].collected != self.runs[-1].collected or size_bytes > MOST_RUN_BYTES:
                 break
             if newer >= self.runs[index].rows:
                 start = index
@@ -170,6 +175,8 @@ class WindowStore:
             dropped += sum(part.rows for part in dead)
             if len(dead) < len(run.parts):
                 kept.append(self._without(run, dead) if dead else run)
+        left = {run.name for run in kept}
+        self._forget([run for run in self.runs if run.name not in left])
         self.runs = kept
         return dropped
 
@@ -187,6 +194,7 @@ class WindowStore:
         """Lets go of everything."""
         for run in self.runs:
             self._drop(run.parts)
+        self._forget(self.runs)
         self.runs = []
 
     def drain(self) -> Iterator[Effect]:
@@ -199,6 +207,9 @@ class WindowStore:
         name = f"{content_name(blob)}-{self.serial.take()}"
         self._effects.append(KeepSegment(name, blob))
         return Part(name, segment.rows, blob.size, segment.min_us, segment.max_us)
+
+    def _forget(self, runs: Sequence[Run]) -> None:
+        self._effects.extend(ForgetSegment(run.name) for run in runs)
 
     def _drop(self, parts: tuple[Part, ...]) -> None:
         self._effects.extend(DropSegment(part.name) for part in parts)

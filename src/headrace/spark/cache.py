@@ -8,6 +8,7 @@ root and one limit. Cost: a hit maps a file; trimming lists the root.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -17,9 +18,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+_SEGMENT = re.compile(r"\.?[0-9a-f]{32}(-\d+)?(\.\d+)?")
+"""What a cached segment is called, also while it is being written; no other file is ever removed."""
 
-def default_root() -> Path:
-    return Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
+
+def cache_root(directory: str | None) -> Path:
+    """The user's own part of a directory that others may use too; by default the system's for temporary files."""
+    return Path(directory or tempfile.gettempdir()) / f"headrace-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class SegmentCache:
         """Lets the least recently used files go until all of the machine's fit the limit."""
         files = []
         for entry in self.root.glob("*/*"):
+            if _SEGMENT.fullmatch(entry.name) is None:
+                continue
             with suppress(FileNotFoundError):  # another worker may have dropped it since
                 stat = entry.stat()
                 files.append((stat.st_mtime, stat.st_size, entry))

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import StateError
+from headrace.model import Stream
 from headrace.spark.staging import check_writable
 
 PROGRAM = "headrace"
+VERSION = 1
 _FILE = "headrace.json"
 
 
@@ -58,7 +60,7 @@ class Checkpoint:
         aside.rename(self.control / f"end-{uuid.uuid4().hex}")
 
 
-def open_checkpoint(directory: Path, streams: Sequence[str], labels: tuple[int, ...]) -> Checkpoint:
+def open_checkpoint(directory: Path, streams: Sequence[Stream], labels: tuple[int, ...]) -> Checkpoint:
     """Creates the checkpoint, or checks that it belongs to this program and was made with these shards and streams."""
     file = directory / _FILE
     check_writable(directory)
@@ -70,15 +72,16 @@ def open_checkpoint(directory: Path, streams: Sequence[str], labels: tuple[int, 
         return _create(file, streams, labels)
     told = _read(file)
     made = tuple(told["labels"])
+    declared = [_described(stream) for stream in streams]
     if len(made) != len(labels):
         raise StateError(
             f"the checkpoint {directory} was made with {len(made)} shards, not {len(labels)}: "
             f"write SET shards = {len(made)}, or give --checkpoint a new directory"
         )
-    if told["streams"] != list(streams):
+    if told["streams"] != declared:
         raise StateError(
-            f"the checkpoint {directory} reads the streams {', '.join(told['streams'])}; this program declares "
-            f"{', '.join(streams)}. Queries may change from run to run, streams may not: restore them, "
+            f"the checkpoint {directory} reads the streams {'; '.join(told['streams'])}. This program declares "
+            f"{'; '.join(declared)}. Queries may change from run to run, streams may not: restore them, "
             "or give --checkpoint a new directory"
         )
     return _ready(Checkpoint(directory, told["id"], made))
@@ -91,12 +94,20 @@ def _read(file: Path) -> dict[str, Any]:
         raise StateError(f"{file} cannot be read: it is not what Headrace wrote") from None
     if not isinstance(told, dict) or told.get("program") != PROGRAM:
         raise StateError(f"{file} was not written by Headrace: give --checkpoint another directory")
+    if told.get("version") != VERSION:
+        raise StateError(f"{file} is of version {told.get('version')}, this Headrace reads {VERSION}")
     return told
 
 
-def _create(file: Path, streams: Sequence[str], labels: tuple[int, ...]) -> Checkpoint:
+def _described(stream: Stream) -> str:
+    """What must stay the same of a stream: kept tuples have its columns and are in its time order."""
+    return f"{stream.name} ({', '.join(str(column) for column in stream.schema)}) by {stream.time}"
+
+
+def _create(file: Path, streams: Sequence[Stream], labels: tuple[int, ...]) -> Checkpoint:
     checkpoint = Checkpoint(file.parent, uuid.uuid4().hex, labels)
-    told = {"program": PROGRAM, "version": 1, "id": checkpoint.id, "labels": labels, "streams": list(streams)}
+    described = [_described(stream) for stream in streams]
+    told = {"program": PROGRAM, "version": VERSION, "id": checkpoint.id, "labels": labels, "streams": described}
     aside = file.with_name(".headrace.json")
     aside.write_text(json.dumps(told, indent=2) + "\n")
     aside.rename(file)

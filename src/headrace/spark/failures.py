@@ -21,8 +21,11 @@ def explained_failure(error: Exception, directory: Path) -> HeadraceError:
     """The cause in one message, naming the file that holds the rest."""
     text = str(error)
     log = directory / "failure.log"
-    log.write_text(text)
     where = f" (all of it is in {log})"
+    try:
+        log.write_text(text)
+    except OSError:  # a full disk may be what went wrong
+        where = ""
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from headrace.errors import HeadraceError
 
 
 def local_session(log: Path | None = None) -> SparkSession:
@@ -24,8 +27,13 @@ def local_session(log: Path | None = None) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
     )
-    with _printing_to(log):
-        session = builder.getOrCreate()
+    try:
+        with _printing_to(log):
+            session = builder.getOrCreate()
+    except PySparkException as error:
+        raise HeadraceError(
+            f"Spark did not start ({error}): it needs Java 17 or newer, on PATH or in JAVA_HOME"
+        ) from None
     session.sparkContext.setLogLevel("ERROR")
     return session
 

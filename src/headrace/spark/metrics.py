@@ -62,8 +62,11 @@ class BatchFacts:
         pairs = [pair for _, told in self.told for pair in told["arrived"].get(query, ())]
         return [((published_us - arrived_us) / 1000, rows) for arrived_us, rows in pairs]
 
+    def holdings(self) -> dict[int, ShardStats]:
+        return {shard: ShardStats(shard, *told["held"]) for shard, told in self.told}
+
     def stage_ms(self) -> dict[str, float]:
-        """The slowest shard's time in each stage, and the driver's."""
+        """The slowest shard's time in each stage."""
         stages: dict[str, float] = {}
         for _, told in self.told:
             for stage, spent_ms in told["stage_ms"].items():
@@ -77,18 +80,21 @@ class RunMetrics:
 
     queries: tuple[str, ...]
     streams: tuple[str, ...]
+    shards: int
     started_s: float
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _recent: deque[BatchFacts] = field(default_factory=lambda: deque(maxlen=RECENT))
     _stages: dict[int, dict[str, float]] = field(default_factory=dict)
     _results: dict[str, int] = field(default_factory=dict)
     _reads: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    _held: dict[int, ShardStats] = field(default_factory=dict)
     _batches: int = 0
 
     def add(self, facts: BatchFacts) -> None:
         with self._lock:
             self._recent.append(facts)
             self._batches += 1
+            self._held.update(facts.holdings())
             self._stages[facts.batch] = facts.stage_ms()
             self._stages.pop(facts.batch - REMEMBERED, None)
             for query, rows in facts.results().items():
@@ -105,9 +111,10 @@ class RunMetrics:
             return dict(self._stages)
 
     def waiting_rows(self) -> int | None:
-        """Rows that wait in all shards for another stream; None before the first micro-batch."""
+        """Rows that wait in all shards for another stream; None before every shard has been heard."""
         with self._lock:
-            return sum(shard.waiting_tuples for shard in _shards(list(self._recent))) if self._recent else None
+            heard = len(self._held) == self.shards
+            return sum(shard.waiting_tuples for shard in self._held.values()) if heard else None
 
     def snapshot(self, now_s: float, batch_ms: float) -> RunStats:
         with self._lock:
@@ -118,7 +125,7 @@ class RunMetrics:
                 elapsed_s=now_s - self.started_s,
                 queries=tuple(self._query(query, recent, span_s) for query in self.queries),
                 streams=tuple(self._stream(stream, recent, span_s) for stream in self.streams),
-                shards=_shards(recent),
+                shards=tuple(self._held[shard] for shard in sorted(self._held)),
                 batch_ms=batch_ms,
                 stage_ms=tuple(recent[-1].stage_ms().items()) if recent else (),
             )
@@ -133,15 +140,6 @@ class RunMetrics:
         tuples, malformed, late = self._reads.get(stream, (0, 0, 0))
         rows = sum(facts.reads().get(stream, (0, 0))[0] for facts in recent)
         return StreamStats(stream, tuples, rows / span_s, late, malformed)
-
-
-def _shards(recent: list[BatchFacts]) -> tuple[ShardStats, ...]:
-    last: dict[int, ShardStats] = {}
-    for facts in recent:
-        for shard, told in facts.told:
-            held, waiting, size_bytes = told["held"]
-            last[shard] = ShardStats(shard, held, waiting, size_bytes)
-    return tuple(last[shard] for shard in sorted(last))
 
 
 def weighted_percentiles(pairs: Iterable[tuple[float, int]], shares: tuple[float, ...]) -> list[float | None]:

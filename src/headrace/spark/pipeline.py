@@ -70,8 +70,9 @@ class Sinks:
 class Router:
     """Brings a micro-batch's reports to the sinks, then counts it. Called by Spark, once or (after a crash) again."""
 
-    def __init__(self, sinks: Sinks, metrics: RunMetrics, console: Console) -> None:
+    def __init__(self, sinks: Sinks, checkpoint_id: str, metrics: RunMetrics, console: Console) -> None:
         self._sinks = sinks
+        self._checkpoint_id = checkpoint_id
         self._metrics = metrics
         self._console = console
 
@@ -110,9 +111,10 @@ class Router:
             return
         directory = self._sinks.out / DEAD_LETTERS_DIRECTORY
         directory.mkdir(parents=True, exist_ok=True)
-        aside = directory / f".{batch_name(batch)}"
+        name = f"{self._checkpoint_id[:8]}-{batch_name(batch)}"
+        aside = directory / f".{name}"
         aside.write_text("".join(f"{line}\n" for line in lines))
-        aside.rename(directory / f"{batch_name(batch)}.jsonl")
+        aside.rename(directory / f"{name}.jsonl")
 
     def _print(self, batch: int, rows: Sequence[object]) -> None:
         for query, schema in self._sinks.consoles.items():

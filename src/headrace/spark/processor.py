@@ -19,7 +19,15 @@ from pyspark import TaskContext
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from headrace.engine.events import CacheSegment, DropSegment, EmitCount, EmitRows, KeepSegment, RejectRows
+from headrace.engine.events import (
+    CacheSegment,
+    DropSegment,
+    EmitCount,
+    EmitRows,
+    ForgetSegment,
+    KeepSegment,
+    RejectRows,
+)
 from headrace.engine.packing import Envelope, Kind, dead_letters
 from headrace.engine.segments import pack_batch
 from headrace.engine.shard import Shard, ShardOptions
@@ -94,7 +102,6 @@ class _Step:
         self._manifest = manifest
         self._segments = segments
         self._stage_ms: dict[str, float] = {}
-        self._results: dict[str, int] = {}
         self._arrived: dict[str, dict[int, int]] = {}
         self._late: dict[str, int] = {}
 
@@ -102,16 +109,18 @@ class _Step:
         envelopes = self._timed("receive", lambda: list(from_pandas(rows, self._number)))
         shard = self._timed("restore", self._restore)
         events = [one.event(self._plan) for one in envelopes if one.kind not in (Kind.DEAD, Kind.TALLY)]
-        effects = self._timed("join", lambda: shard.step(events))
-        yield from self._timed("emit", lambda: list(self._emit(effects)))
-        self._timed("keep", lambda: self._keep(effects, shard))
+        kept: list[Any] = []
+        began = time.perf_counter()
+        yield from self._emit(shard.step(events), kept)
+        self._stage_ms["join"] = (time.perf_counter() - began) * 1000 - self._stage_ms.get("emit", 0.0)
+        self._timed("keep", lambda: self._keep(kept, shard))
         yield from (Report(DEAD, self._number, payload=one.payload) for one in envelopes if one.kind is Kind.DEAD)
         yield Report(TOLD, self._number, detail=json.dumps(self._told(shard, envelopes)))
 
     def _timed(self, stage: str, work: Callable[[], Any]) -> Any:
         began = time.perf_counter()
         result = work()
-        self._stage_ms[stage] = (time.perf_counter() - began) * 1000
+        self._stage_ms[stage] = self._stage_ms.get(stage, 0.0) + (time.perf_counter() - began) * 1000
         return result
 
     def _restore(self) -> Shard:
@@ -121,19 +130,22 @@ class _Step:
         source = StateSegments(self._options.cache, self._segments)
         return Shard.restore(self._plan, self._options.shard, bytes(kept[0]), source)
 
-    def _emit(self, effects: list[Any]) -> Iterator[Report]:
+    def _emit(self, effects: Iterator[Any], kept: list[Any]) -> Iterator[Report]:
+        """Sends results on as the step makes them; what is about segments is put by for ``_keep``."""
         staging = Path(self._options.out) / STAGING / batch_name(_batch_number())
         writer = StageWriter(staging, self._number, self._options.compression)
         for effect in effects:
             if isinstance(effect, EmitRows):
-                yield from self._emit_rows(effect, writer)
+                yield from self._timed("emit", lambda: list(self._emit_rows(effect, writer)))  # noqa: B023 - run at once
             elif isinstance(effect, EmitCount):
                 self._count(effect.queries, effect.arrived)
             elif isinstance(effect, RejectRows):
                 self._late[effect.stream] = self._late.get(effect.stream, 0) + effect.batch.num_rows
                 letters = dead_letters(effect.stream, effect.reason, effect.batch)
                 yield Report(DEAD, self._number, payload=pack_batch(letters).to_pybytes())
-        for part in writer.close():
+            else:
+                kept.append(effect)
+        for part in self._timed("emit", writer.close):
             yield Report(STAGED, self._number, part.queries, part.rows, part.path)
 
     def _emit_rows(self, effect: EmitRows, writer: StageWriter) -> Iterator[Report]:
@@ -163,6 +175,8 @@ class _Step:
                 cache.put(effect.name, effect.blob)
             elif isinstance(effect, CacheSegment):
                 cache.put_batch(effect.name, effect.batch)
+            elif isinstance(effect, ForgetSegment):
+                cache.drop(effect.name)
             elif isinstance(effect, DropSegment):
                 self._segments.removeKey((effect.name,))
                 cache.drop(effect.name)

@@ -88,7 +88,7 @@ class Run:
 
     def stop(self) -> None:
         """Ends the run; a micro-batch under way is done again by the next run on the checkpoint."""
-        self._stopping = True
+        self._stopping = self.is_active  # a run that failed before is not stopped, but told of
         with suppress(*_GONE):
             self._query.stop()
         self._ended.wait(60)

@@ -33,7 +33,7 @@ from headrace.model import Catalog, Column, QueryId, Schema, Stream, StreamId
 from headrace.plan.explain import explain
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
-from headrace.spark.cache import SegmentCache, default_root
+from headrace.spark.cache import SegmentCache, cache_root
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
 from headrace.spark.labels import shard_labels
 from headrace.spark.local import local_session
@@ -86,6 +86,10 @@ class Engine:
     def settings(self) -> Settings:
         return self._settings
 
+    def set(self, name: str, value: str) -> None:
+        """Changes a setting, as SET does."""
+        self._settings = self._settings.with_text(name, value)
+
     def check(self, out: str | Path | None) -> None:
         """Refuses what could not run, before Spark is started: no query, unreadable sources, unwritable outputs."""
         if not self._queries:
@@ -113,7 +117,7 @@ class Engine:
         script = read_script(text, self._catalog, self._queries)
         self._catalog, self._queries = script.catalog, script.queries
         for name, value in script.settings:
-            self._settings = self._settings.with_text(name, value)
+            self.set(name, value)
         return script
 
     def sink(self, query: str, callback: Callback) -> None:
@@ -138,6 +142,8 @@ class Engine:
         console: Console | None = None,
     ) -> Run:
         """Starts everything as one streaming query. ``once``: takes the input there is, releases all, and stops."""
+        if once:
+            _check_ends(self._catalog)
         plan = self.plan()
         directory = _output_directory(out, plan, self._callbacks)
         self.check(directory)
@@ -145,7 +151,7 @@ class Engine:
         settings = self._settings
         where = checkpoint or settings.checkpoint or directory / "_checkpoint"
         names = [stream.name for stream in self._catalog.streams]
-        opened = open_checkpoint(Path(where), names, shard_labels(settings.shards))
+        opened = open_checkpoint(Path(where), self._catalog.streams, shard_labels(settings.shards))
         with ExitStack() as leaving:  # nothing but results and the checkpoint stays behind, also if it cannot start
             leaving.callback(os.close, opened.hold())
             leaving.callback(self._cache(opened).clear)
@@ -153,13 +159,12 @@ class Engine:
             for one in sinks.directories.values():
                 claim(one, opened.id)
             warm_up(self.spark, min(settings.shards, self.spark.sparkContext.defaultParallelism))
-            metrics = RunMetrics(plan.queries, tuple(names), time.time())
+            metrics = RunMetrics(plan.queries, tuple(names), settings.shards, time.time())
             query = self._start_query(plan, sinks, opened, metrics, console or Console(), once=once)
             return Run(query, explain(plan, settings.shards), metrics, opened, leaving.pop_all().close, once=once)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
-        root = Path(self._settings.cache_dir) if self._settings.cache_dir else default_root()
-        return SegmentCache(root, checkpoint.id, self._settings.cache_bytes)
+        return SegmentCache(cache_root(self._settings.cache_dir), checkpoint.id, self._settings.cache_bytes)
 
     def _start_query(
         self, plan: SharedPlan, sinks: Sinks, opened: Checkpoint, metrics: RunMetrics, console: Console, *, once: bool
@@ -182,7 +187,7 @@ class Engine:
             frames = [self._frame(plan, stream, first_us) for stream in self._catalog.streams]
             control = self.spark.readStream.format("text").load(str(opened.control))
             reports = pipeline(plan, frames, control, options)
-            writer = reports.writeStream.foreachBatch(Router(sinks, metrics, console))
+            writer = reports.writeStream.foreachBatch(Router(sinks, opened.id, metrics, console))
             interval = f"{0 if once else settings.trigger_us} microseconds"
             return (
                 writer.option("checkpointLocation", str(opened.spark))
@@ -210,6 +215,16 @@ def _schema_of(name: str, schema: StructType) -> Schema:
                 f"column {one.name} of stream {name} is {one.type}, which Headrace does not take: cast or drop it"
             ) from None
     return Schema(tuple(columns))
+
+
+def _check_ends(catalog: Catalog) -> None:
+    """Refuses to take all of a stream that has no end."""
+    for stream in catalog.streams:
+        if stream.option("connector") == "generator" and stream.option("duration") is None:
+            raise SettingError(
+                f"stream {stream.name} never ends, so not all of it can be taken: give it a duration, "
+                "such as duration = '1 minute', or run without --once"
+            )
 
 
 def _output_directory(out: str | Path | None, plan: SharedPlan, callbacks: dict[str, Callback]) -> Path:

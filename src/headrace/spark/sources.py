@@ -6,6 +6,7 @@ through the API have no order that can be seen; there a micro-batch arrives at o
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pyarrow as pa
@@ -94,10 +95,13 @@ def check_files(stream: Stream) -> None:
     directory = Path(path)
     if not directory.exists():
         raise SourceError(f"stream {stream.name}: there is no {path}. Create the directory, or correct path = '{path}'")
-    if SOURCES["files"].values(stream.options)["format"] == "parquet":
-        files = sorted(filter(_is_input, directory.iterdir())) if directory.is_dir() else [directory]
-        for file in files[:_CHECKED_FILES]:
+    options = SOURCES["files"].values(stream.options)
+    files = sorted(filter(_is_input, directory.iterdir())) if directory.is_dir() else [directory]
+    for file in files[:_CHECKED_FILES]:
+        if options["format"] == "parquet":
             _check_parquet(stream, file)
+        elif options["format"] == "csv" and options["header"]:
+            _check_header(stream, file)
 
 
 def _is_input(path: Path) -> bool:
@@ -125,14 +129,30 @@ def _check_parquet(stream: Stream, file: Path) -> None:
             )
 
 
+def _check_header(stream: Stream, file: Path) -> None:
+    """Spark takes CSV columns by position: a header in another order would swap them silently."""
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            header = next(csv.reader(lines), None)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SourceError(f"stream {stream.name}: {file} is not a CSV file ({first_line(error)})") from None
+    if header is not None and [name.strip().lower() for name in header] != [
+        name.lower() for name in stream.schema.names
+    ]:
+        raise SourceError(
+            f"stream {stream.name}: {file} has the columns {', '.join(header)}, declared are "
+            f"{', '.join(stream.schema.names)}. Declare them in the file's order, or move the file away"
+        )
+
+
 def _readable_as(found: pa.DataType, wanted: pa.DataType) -> bool:
     """What Spark's Parquet reader converts without loss."""
     if pa.types.is_dictionary(found):
         found = found.value_type
     if pa.types.is_timestamp(wanted):
-        return bool(pa.types.is_timestamp(found))
+        return bool(pa.types.is_timestamp(found)) and found.unit != "ns"
     if pa.types.is_integer(wanted):
-        return bool(pa.types.is_integer(found)) and found.bit_width <= wanted.bit_width
+        return bool(pa.types.is_signed_integer(found)) and found.bit_width <= wanted.bit_width
     if pa.types.is_floating(wanted):
         return bool(pa.types.is_floating(found))
     if pa.types.is_string(wanted):

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -19,7 +20,7 @@ def warm_up(spark: SparkSession, workers: int) -> None:
 def _start_workers(spark: SparkSession, workers: int) -> None:
     try:
         spark.range(0, workers, 1, workers).mapInArrow(_imported, "id bigint").collect()
-    except PySparkException:
+    except (PySparkException, Py4JError):
         return  # the session was stopped meanwhile; whatever else is wrong, the first micro-batch will say
 
 
