@@ -140,9 +140,14 @@ def read_outcome(path: Path) -> Outcome | None:
     return Outcome(**json.loads(path.read_text())) if path.exists() else None
 
 
+def not_done(timeout_s: float) -> str:
+    """What is said of a contender that was stopped."""
+    return f"not done after {timeout_s:.0f} s"
+
+
 def explain(code: int, timed_out: bool, timeout_s: float, log: Path) -> str:
     if timed_out:
-        return f"not done after {timeout_s:.0f} s"
+        return not_done(timeout_s)
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), "no message")
     return f"exit code {code}: {last.strip()[:200]}"
