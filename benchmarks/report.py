@@ -127,7 +127,8 @@ NOTE = (
     "Times are from the start of the streaming query to its end, without JVM and session start. Later batch: the "
     "median without the first. Stage times are summed over micro-batches and queries; queries side by side overlap. "
     "Memory: peak of RSS (JVM) plus PSS (Python) of the process tree; every JVM has the same heap limit and grows into "
-    "it as it likes. A native store is stopped once it has taken longer than the other. Right: DuckDB gives the same counts, and the same rows where they were written."
+    "it as it likes. A native store is stopped once it has taken longer than the "
+    "other. Right: DuckDB gives the same counts, and the same rows where they were written."
 )
 
 
