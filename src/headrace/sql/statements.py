@@ -155,7 +155,7 @@ def _explain(reader: TokenReader) -> Explain:
 def _drop(reader: TokenReader) -> DropQuery:
     if reader.peek() == "STREAM":
         raise reader.source.unsupported(
-            "DROP STREAM is not supported", reader.span, "leave its CREATE STREAM out: an unread stream costs nothing"
+            "DROP STREAM is not supported", reader.span, "leave its CREATE STREAM out, and start a new checkpoint"
         )
     reader.expect("QUERY", "write DROP QUERY name")
     name = reader.plain_name("the name of a query", "write DROP QUERY name")
