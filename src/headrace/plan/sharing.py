@@ -53,11 +53,6 @@ class Input:
     pushed: tuple[Expression, ...]
     schema: Schema
 
-    @property
-    def collection(self) -> str:
-        """What a kept tuple of this input looks like: tuples kept under another plan are told apart by it."""
-        return f"{', '.join(str(column) for column in self.schema)} where {conditions_text(self.pushed)}"
-
 
 @dataclass(frozen=True, slots=True)
 class Member:

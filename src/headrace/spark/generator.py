@@ -36,6 +36,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from headrace.errors import SourceError, StateError
 from headrace.model import Column, DataType, Schema, Stream, StreamId, TypeKind
 from headrace.plan.connectors import SOURCES
+from headrace.spark.ddl import ddl
 from headrace.workload import Arrival, GeneratorSpec, Position, advance, batches_until
 
 FORMAT = "headrace_generator"
@@ -121,10 +122,6 @@ def stream_from_json(text: str) -> Stream:
     columns = tuple(Column(name, DataType(TypeKind(kind), p, s)) for name, kind, p, s in value["columns"])
     options = tuple((name, text) for name, text in value["options"])
     return Stream(StreamId(value["name"]), Schema(columns), value["time"], options=options)
-
-
-def _ddl(schema: Schema) -> str:
-    return ", ".join(f"`{column.name.replace('`', '``')}` {column.type}" for column in schema)
 
 
 # The source.
@@ -223,7 +220,7 @@ class GeneratorSource(DataSource):  # type: ignore[misc]
         return FORMAT
 
     def schema(self) -> str:
-        return _ddl(self._stream().schema)
+        return ddl(self._stream().schema)
 
     def streamReader(self, schema: object) -> GeneratorStreamReader:  # noqa: ARG002
         return GeneratorStreamReader(self._stream(), int(self.options["first_us"]))

@@ -27,11 +27,11 @@ from headrace.engine.packing import dead_letters_from
 from headrace.engine.segments import unpack_batch
 from headrace.model import QueryId, Schema
 from headrace.plan.sharing import SharedPlan
+from headrace.spark.ddl import ddl
 from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, REPORT_DDL, ROWS, STAGED, TOLD
 from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.pack import ender, packer
 from headrace.spark.processor import HostOptions, ShardProcessor
-from headrace.spark.sources import ddl
 from headrace.spark.staging import STAGING, StagedPart, batch_name, publish
 
 Callback = Callable[[str, DataFrame, int], object]

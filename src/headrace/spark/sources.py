@@ -18,19 +18,15 @@ from headrace.config import Settings
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.packing import CORRUPT, ORDER, ORDER_SHIFT
 from headrace.errors import SourceError
-from headrace.model import Schema, Stream
+from headrace.model import Stream
 from headrace.plan.connectors import SOURCES
 from headrace.plan.expressions import columns_of
 from headrace.plan.sharing import SharedPlan
+from headrace.spark.ddl import ddl
 from headrace.spark.generator import generator_reader
 
 _CHECKED_FILES = 200
 """Parquet files whose schema is looked at before a run starts."""
-
-
-def ddl(schema: Schema) -> str:
-    """The columns as Spark's DDL."""
-    return ", ".join(f"`{column.name}` {column.type}" for column in schema)
 
 
 def source_frame(spark: SparkSession, plan: SharedPlan, stream: Stream, settings: Settings, first_us: int) -> DataFrame:
