@@ -25,7 +25,8 @@ from headrace.model import StreamId
 from headrace.plan.sharing import share
 from headrace.spark.cache import SegmentCache
 from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, to_arrow
-from headrace.spark.processor import HostOptions, ShardProcessor
+from headrace.spark.processor import ShardProcessor
+from headrace.spark.step import HostOptions
 from headrace.sql import read_script
 
 LABEL = 7

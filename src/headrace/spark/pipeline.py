@@ -31,8 +31,9 @@ from headrace.spark.ddl import ddl
 from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, REPORT_DDL, ROWS, STAGED, TOLD
 from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.pack import ender, packer
-from headrace.spark.processor import HostOptions, ShardProcessor
+from headrace.spark.processor import ShardProcessor
 from headrace.spark.staging import STAGING, StagedPart, batch_name, publish
+from headrace.spark.step import HostOptions
 
 Callback = Callable[[str, DataFrame, int], object]
 """A sink in Python: (query, its rows of the micro-batch, the micro-batch's number)."""

@@ -39,11 +39,11 @@ from headrace.spark.labels import shard_labels
 from headrace.spark.local import local_session
 from headrace.spark.metrics import RunMetrics
 from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, sinks_by_query
-from headrace.spark.processor import HostOptions
 from headrace.spark.run import Run
 from headrace.spark.sources import check_files, needed_columns, source_frame
 from headrace.spark.staging import BATCH_COLUMN, STAGING, check_writable, claim
-from headrace.spark.warmup import warm_up
+from headrace.spark.step import HostOptions
+from headrace.spark.warmup import WORKER_CONF, warm_up
 from headrace.sql import Script, read_script
 
 __all__ = ["Engine", "Run"]
@@ -56,6 +56,7 @@ _QUERY_CONF = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    **WORKER_CONF,
 }
 """What the streaming query needs of Spark; put in place while it starts, then restored."""
 

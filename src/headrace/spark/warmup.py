@@ -11,6 +11,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+WORKER_CONF = {"spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false"}
+"""What Spark keeps Python workers apart by. The default differs between ``mapInArrow`` and ``transformWithState``: two
+sets of processes would be started, each with all imports, where one serves both."""
+
 
 def warm_up(spark: SparkSession, workers: int) -> None:
     """Begins it and returns at once."""
@@ -19,11 +23,14 @@ def warm_up(spark: SparkSession, workers: int) -> None:
 
 def _start_workers(spark: SparkSession, workers: int) -> None:
     try:
-        spark.range(0, workers, 1, workers).mapInArrow(_imported, "id bigint").collect()
+        apart = spark.newSession()
+        for name, value in WORKER_CONF.items():
+            apart.conf.set(name, value)
+        apart.range(0, workers, 1, workers).mapInArrow(_imported, "id bigint").collect()
     except (PySparkException, Py4JError):
         return  # the session was stopped meanwhile; whatever else is wrong, the first micro-batch will say
 
 
 def _imported(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    importlib.import_module("headrace.spark.processor")
+    importlib.import_module("headrace.spark.step")
     return batches

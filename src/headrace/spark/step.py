@@ -1,0 +1,182 @@
+"""The shard inside Spark: restores it, lets it step, keeps what it says, and reports. The thin host of the design.
+
+Segments are immutable, so the local cache needs no coherence: a name is a content.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+
+from headrace.engine.events import (
+    CacheSegment,
+    DropSegment,
+    EmitCount,
+    EmitRows,
+    ForgetSegment,
+    KeepSegment,
+    RejectRows,
+)
+from headrace.engine.packing import Envelope, Kind, dead_letters
+from headrace.engine.segments import pack_batch
+from headrace.engine.shard import Shard, ShardOptions
+from headrace.plan.sharing import SharedPlan
+from headrace.spark.cache import SegmentCache
+from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, Report, from_pandas
+from headrace.spark.staging import STAGING, StageWriter, batch_name
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """What a shard's host needs besides the plan. ``staged``: queries whose rows are written by the shard's task;
+    ``called``: those whose rows go to a callback. Of others' rows only a few are shipped, to be printed."""
+
+    labels: tuple[int, ...]
+    shard: ShardOptions
+    cache: SegmentCache
+    out: str
+    staged: frozenset[str]
+    called: frozenset[str]
+    compression: str
+    console_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateSegments:
+    """Segments of a restored shard: from the machine's cache, else from Spark's state store."""
+
+    cache: SegmentCache
+    segments: Any
+
+    def stored(self, name: str) -> pa.Buffer:
+        return self.cache.get(name) or self._remember(name, pa.py_buffer(self.segments.getValue((name,))[0]))
+
+    def derived(self, name: str, rebuild: Callable[[], pa.Buffer]) -> pa.Buffer:
+        return self.cache.get(name) or self._remember(name, rebuild())
+
+    def _remember(self, name: str, blob: pa.Buffer) -> pa.Buffer:
+        self.cache.put(name, blob)
+        return blob
+
+
+class Step:
+    """One micro-batch of one shard, stage by stage, each timed."""
+
+    def __init__(self, plan: SharedPlan, options: HostOptions, number: int, manifest: Any, segments: Any) -> None:
+        self._plan = plan
+        self._options = options
+        self._number = number
+        self._manifest = manifest
+        self._segments = segments
+        self._stage_ms: dict[str, float] = {}
+        self._arrived: dict[str, dict[int, int]] = {}
+        self._late: dict[str, int] = {}
+
+    def run(self, rows: Iterator[pd.DataFrame]) -> Iterator[Report]:
+        envelopes = self._timed("receive", lambda: list(from_pandas(rows, self._number)))
+        shard = self._timed("restore", self._restore)
+        events = [one.event(self._plan) for one in envelopes if one.kind not in (Kind.DEAD, Kind.TALLY)]
+        kept: list[Any] = []
+        began = time.perf_counter()
+        yield from self._emit(shard.step(events), kept)
+        self._stage_ms["join"] = (time.perf_counter() - began) * 1000 - self._stage_ms.get("emit", 0.0)
+        self._timed("keep", lambda: self._keep(kept, shard))
+        yield from (Report(DEAD, self._number, payload=one.payload) for one in envelopes if one.kind is Kind.DEAD)
+        yield Report(TOLD, self._number, detail=json.dumps(self._told(shard, envelopes)))
+
+    def _timed(self, stage: str, work: Callable[[], Any]) -> Any:
+        began = time.perf_counter()
+        result = work()
+        self._stage_ms[stage] = self._stage_ms.get(stage, 0.0) + (time.perf_counter() - began) * 1000
+        return result
+
+    def _restore(self) -> Shard:
+        kept = self._manifest.get() if self._manifest.exists() else None
+        if kept is None:
+            return Shard(self._plan, self._options.shard)
+        source = StateSegments(self._options.cache, self._segments)
+        return Shard.restore(self._plan, self._options.shard, bytes(kept[0]), source)
+
+    def _emit(self, effects: Iterator[Any], kept: list[Any]) -> Iterator[Report]:
+        """Sends results on as the step makes them; what is about segments is put by for ``_keep``."""
+        staging = Path(self._options.out) / STAGING / batch_name(_batch_number())
+        writer = StageWriter(staging, self._number, self._options.compression)
+        for effect in effects:
+            if isinstance(effect, EmitRows):
+                yield from self._timed("emit", lambda: list(self._emit_rows(effect, writer)))  # noqa: B023 - run at once
+            elif isinstance(effect, EmitCount):
+                self._count(effect.queries, effect.arrived)
+            elif isinstance(effect, RejectRows):
+                self._late[effect.stream] = self._late.get(effect.stream, 0) + effect.batch.num_rows
+                letters = dead_letters(effect.stream, effect.reason, effect.batch)
+                yield Report(DEAD, self._number, payload=pack_batch(letters).to_pybytes())
+            else:
+                kept.append(effect)
+        for part in self._timed("emit", writer.close):
+            yield Report(STAGED, self._number, part.queries, part.rows, part.path)
+
+    def _emit_rows(self, effect: EmitRows, writer: StageWriter) -> Iterator[Report]:
+        self._count(effect.queries, effect.arrived)
+        if any(query in self._options.staged for query in effect.queries):
+            writer.write(effect)
+        shipped = tuple(query for query in effect.queries if query not in self._options.staged)
+        if shipped:
+            shown = (
+                effect.batch
+                if self._options.called.intersection(shipped)
+                else effect.batch[: self._options.console_rows]
+            )
+            yield Report(ROWS, self._number, shipped, effect.batch.num_rows, "", pack_batch(shown).to_pybytes())
+
+    def _count(self, queries: tuple[str, ...], arrived: tuple[tuple[int, int], ...]) -> None:
+        for query in queries:
+            counts = self._arrived.setdefault(query, {})
+            for arrived_us, rows in arrived:
+                counts[arrived_us] = counts.get(arrived_us, 0) + rows
+
+    def _keep(self, effects: list[Any], shard: Shard) -> None:
+        cache = self._options.cache
+        for effect in effects:
+            if isinstance(effect, KeepSegment):
+                self._segments.updateValue((effect.name,), (effect.blob.to_pybytes(),))
+                cache.put(effect.name, effect.blob)
+            elif isinstance(effect, CacheSegment):
+                cache.put_batch(effect.name, effect.batch)
+            elif isinstance(effect, ForgetSegment):
+                cache.drop(effect.name)
+            elif isinstance(effect, DropSegment):
+                self._segments.removeKey((effect.name,))
+                cache.drop(effect.name)
+        self._manifest.update((shard.manifest(),))
+        cache.trim()
+
+    def _told(self, shard: Shard, envelopes: list[Envelope]) -> dict[str, Any]:
+        """The shard's statistics of this micro-batch."""
+        held = shard.holdings()
+        tallies = [one for one in envelopes if one.kind is Kind.TALLY]
+        if tallies:
+            self._stage_ms["pack"] = max(one.spent_us for one in tallies) / 1000
+        for one in envelopes:
+            if one.kind is Kind.DEAD and one.rows:
+                self._late[one.stream] = self._late.get(one.stream, 0) + one.rows
+        return {
+            "arrived": {query: sorted(counts.items()) for query, counts in self._arrived.items()},
+            "read": [[one.stream, one.rows, one.malformed] for one in tallies],
+            "late": self._late,
+            "held": [held.held_rows, held.waiting_rows, held.size_bytes],
+            "stage_ms": self._stage_ms,
+        }
+
+
+def _batch_number() -> int:
+    context = TaskContext.get()
+    number = context.getLocalProperty("streaming.sql.batchId") if context else None
+    return int(number) if number is not None else 0
