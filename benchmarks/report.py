@@ -125,10 +125,10 @@ HEADINGS = ("scenario", "contender", "time", "tuples/s", "later batch", "first b
 
 NOTE = (
     "Times are from a session that is there to the end of the streaming query, without JVM and session start. Later "
-    "batch: the median without the first. Stage times are summed over micro-batches and queries; queries side by side overlap. "
-    "Memory: peak of RSS (JVM) plus PSS (Python) of the process tree; every JVM has the same heap limit and grows into "
-    "it as it likes. A native store is stopped once it has taken longer than the "
-    "other. Right: DuckDB gives the same counts, and the same rows where they were written."
+    "batch: the median without the first. Stage times are summed over micro-batches and queries; queries side by side "
+    "overlap. Memory: peak of RSS (JVM) plus PSS (Python) of the process tree; every JVM has the same heap limit and "
+    "grows into it as it likes. A native store is stopped once it has taken longer than the other. Right: DuckDB gives "
+    "the same counts, and the same rows where they were written."
 )
 
 
