@@ -11,10 +11,10 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-spark bench docs clean
+.PHONY: help setup demo test check test-spark bench bench-scheduling bench-queries docs clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Python, Java and packages: what is missing is installed (demo, test, ... do it themselves)
 	@scripts/setup
@@ -36,6 +36,12 @@ test-spark: setup ## only the tests that run Spark
 
 bench: setup ## Headrace against Spark's own joins; results in out/bench (BENCH_ARGS=--quick for a small one)
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
+
+bench-scheduling: setup ## LWO, SWF and MQT on Spark under a budget; results in out/scheduling
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.scheduling $(BENCH_ARGS)
+
+bench-queries: setup ## what 7, 100 and 1,000 queries cost on Spark; results in out/bench-queries
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.many_queries $(BENCH_ARGS)
 
 docs: setup ## writes docs/settings.md from headrace.config
 	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md

@@ -5,7 +5,8 @@ round, roots of negative numbers, letters reversed one by one, what text a CAST 
 DuckDB's terms here; everything else is the text of ``render``. Late and malformed rows are found with SQL too.
 
     x INTERVAL          is BIGINT microseconds            TIMESTAMP     has no zone and is UTC
-    t0, t1, ...         are the entries of FROM           seq, place    come with every row
+    t0, t1, ...         are the entries of FROM           seq, place    come with every row, and nth: which of its
+                                                                        stream's accepted tuples it is, in time
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 from headrace.engine.arrow_types import arrow_type
 from headrace.model import BIGINT, Catalog, DataType, Stream, StreamId, TypeKind
 from headrace.plan.expressions import Call, ColumnRef, Expression, Literal, Value, render
-from headrace.plan.queries import Query
+from headrace.plan.queries import Extent, Measure, Query, Source
 
 Row = Mapping[str, Value]
 
@@ -67,7 +68,7 @@ def values(
     connection = connection or connect()
     load(connection, stream, 0, rows, keep_all=True)
     outputs = ", ".join(f"{expression_sql(one)} AS c{i}" for i, one in enumerate(expressions))
-    table = connection.execute(f'SELECT {outputs} FROM "{stream.name}" AS t0 ORDER BY t0.seq').fetchall()
+    table = connection.execute(f'SELECT {outputs} FROM "{stream.name}" AS t0 ORDER BY t0.__seq').fetchall()
     return [[_value(row[i], one.type) for row in table] for i, one in enumerate(expressions)]
 
 
@@ -77,18 +78,20 @@ def values(
 def load(
     connection: duckdb.DuckDBPyConnection, stream: Stream, position: int, rows: Sequence[Row], *, keep_all: bool = False
 ) -> None:
-    """The stream as a table of its columns, ``seq`` and ``place``, without late and malformed rows unless asked for."""
+    """The stream as a table of its columns, seq, place and nth, without late and malformed rows unless asked for."""
     arrays = {
         column.name: pa.array([row[column.name] for row in rows], _naive(column.type)) for column in stream.schema
     }
-    arrived = pa.table({**arrays, "seq": pa.array(range(len(rows)), pa.int64())})
+    arrived = pa.table({**arrays, "__seq": pa.array(range(len(rows)), pa.int64())})
     connection.register("arrived", arrived)
     time = f'epoch_us("{stream.time}")'
-    newest = f"max({time}) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    newest = f"max({time}) OVER (ORDER BY __seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     taken = f"QUALIFY {time} IS NOT NULL AND coalesce({time} >= {newest} - {stream.max_delay_us}, TRUE)"
+    place = f"{time} AS __ts_us, [{time}, {position}, __seq] AS __place"
+    accepted = f"SELECT *, {place} FROM arrived {'' if keep_all else taken}"
     connection.execute(
         f'CREATE OR REPLACE TABLE "{stream.name}" AS '
-        f"SELECT *, {time} AS ts_us, [{time}, {position}, seq] AS place FROM arrived {'' if keep_all else taken}"
+        f"SELECT *, row_number() OVER (ORDER BY __ts_us, __seq) AS __nth FROM ({accepted})"
     )
     connection.unregister("arrived")
 
@@ -111,15 +114,23 @@ def query_sql(query: Query) -> str:
     names = [f"t{i}" for i in range(len(query.sources))]
     outputs = ", ".join(f"{expression_sql(one.expression)} AS c{i}" for i, one in enumerate(query.outputs))
     tables = ", ".join(f'"{source.stream}" AS {name}' for source, name in zip(query.sources, names, strict=True))
-    conditions = [expression_sql(condition) for condition in query.conditions]
-    if query.window_us is not None:
-        times = ", ".join(f"{name}.ts_us" for name in names)
-        conditions.append(f"greatest({times}) - least({times}) <= {query.window_us}")
-    places = f"[{', '.join(f'{name}.place' for name in names)}]"
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    places = f"[{', '.join(f'{name}.__place' for name in names)}]"
     newest = f"list_max({places})"
-    others = f"without({places}, list_position({places}, {newest}))"
+    which = f"list_position({places}, {newest})"
+    conditions = [expression_sql(condition) for condition in query.conditions]
+    for i, extent in enumerate(query.windows):
+        conditions.append(f"({which} = {i + 1} OR {_window(f't{i}', query.sources[i], extent, newest)})")
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    others = f"without({places}, {which})"
     return f"SELECT {outputs} FROM {tables}{where} ORDER BY {newest}, {others}, {places}"
+
+
+def _window(name: str, source: Source, extent: Extent, newest: str) -> str:
+    """That a source's tuple is in its window when the newest, another source's, comes."""
+    if extent.measure is Measure.TIME:
+        return f"{name}.__ts_us >= {newest}[1] - {extent.size}"
+    before = f'(SELECT count(*) FROM "{source.stream}" AS u WHERE u.__place < {newest})'
+    return f"({name}.__place < {newest} AND {name}.__nth > {before} - {extent.size})"
 
 
 # --- expressions

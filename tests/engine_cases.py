@@ -15,18 +15,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from enum import StrEnum
 from itertools import zip_longest
 
 import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from local_host import LocalHost
-from strategies import EPOCH, PRICE, RATE, SECOND_US, at
+from strategies import EPOCH, PRICE, RATE, SECOND_US, WINDOWS_S, at, windows
 
 from headrace.engine.arrow_types import arrow_schema
+from headrace.engine.cutting import BlockCut
 from headrace.engine.output import Cut
 from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Packer
-from headrace.engine.shard import ShardOptions
+from headrace.engine.policy import POLICIES
+from headrace.engine.shard import JOIN_METHODS, Shard, ShardOptions
 from headrace.engine.state import names_in
 from headrace.model import (
     BIGINT,
@@ -45,7 +48,7 @@ from headrace.model import (
 )
 from headrace.plan.expressions import ColumnRef, Expression, Literal, Value
 from headrace.plan.functions import call
-from headrace.plan.queries import Output, Query, Source
+from headrace.plan.queries import Extent, Output, Query, Source, within_us
 
 _THOROUGH = 25 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 1
 
@@ -174,55 +177,94 @@ _KEYS = (
 """Equalities between two streams; the first ones are frequent, so that queries share."""
 
 _EXTRA = ("k", "n", "name", "x", "price", "rate", "day", "moment", "flag")
-WINDOWS_S = (0, 1, 2, 5, 100)
+
+
+class Kinds(StrEnum):
+    """Which joins are drawn."""
+
+    PLAIN = "plain"
+    """One window of time for both streams, and an equality."""
+    ALL = "all"
+    """Windows of any kind, a stream's own too; sometimes no equality."""
 
 
 @st.composite
-def queries(draw: st.DrawFn, catalog: Catalog, name: str = "q", sources: int | None = None) -> Query:
+def queries(
+    draw: st.DrawFn, catalog: Catalog, name: str = "q", sources: int | None = None, kinds: Kinds | str = Kinds.PLAIN
+) -> Query:
     """A filter over one stream or a join of two, perhaps one with itself; the first columns are every source's time."""
     sources = sources or draw(st.sampled_from((1, 2, 2, 2, 2)))
     from_ = [draw(st.sampled_from(catalog.streams)).name for _ in range(sources)]
-    conditions: list[Expression] = []
-    if sources == 2:
-        conditions += [
-            call("=", *pair[:: draw(st.sampled_from((1, -1)))])
-            for pair in ((column(0, left), column(1, right)) for left, right in draw(st.sampled_from(_KEYS)))
-        ]
+    conditions = draw(_join_conditions(Kinds(kinds))) if sources == 2 else []
     conditions += draw(st.lists(_filters(sources), max_size=2))
     outputs = [Output(f"{name}{i}", column(i, name)) for name in ("ts", "id") for i in range(sources)]
     extra = draw(st.lists(st.tuples(st.sampled_from(_EXTRA), st.integers(0, sources - 1)), max_size=2, unique=True))
     outputs += [Output(f"{one}{i}", column(i, one)) for one, i in extra]
     if draw(st.booleans()):
         outputs.append(Output("computed", call("+", column(0, "k"), column(sources - 1, "id"))))
-    window_us = draw(st.sampled_from(WINDOWS_S)) * SECOND_US
     return Query(
         QueryId(name),
         tuple(Source(stream, f"s{i}") for i, stream in enumerate(from_)),
         tuple(draw(st.permutations(conditions))),
         tuple(outputs),
-        None if sources == 1 else window_us,
+        draw(_windows(sources, Kinds(kinds))),
     )
 
 
 @st.composite
-def query_lists(draw: st.DrawFn, catalog: Catalog, most: int = 4, prefix: str = "q") -> list[Query]:
+def _join_conditions(draw: st.DrawFn, kinds: Kinds) -> list[Expression]:
+    """Equalities of the two streams; or a theta join's condition, or none."""
+    if kinds is Kinds.ALL and draw(st.integers(0, 3)) == 0:
+        return draw(st.lists(_thetas, max_size=1))
+    return [
+        call("=", *pair[:: draw(st.sampled_from((1, -1)))])
+        for pair in ((column(0, left), column(1, right)) for left, right in draw(st.sampled_from(_KEYS)))
+    ]
+
+
+_thetas = st.sampled_from(
+    (
+        call("<", column(0, "id"), column(1, "id")),
+        call("<=", column(1, "x"), column(0, "x")),
+        call("<>", column(0, "k"), column(1, "n")),
+        call(">", column(0, "ts"), column(1, "moment")),
+        call("<", call("+", column(0, "k"), column(1, "k")), Literal(4, INT)),
+    )
+)
+
+
+def _windows(sources: int, kinds: Kinds) -> st.SearchStrategy[tuple[Extent, ...]]:
+    if kinds is Kinds.ALL and sources == 1:
+        return st.booleans().flatmap(lambda has: windows(1) if has else st.just(()))
+    if kinds is Kinds.ALL:
+        return windows(sources)
+    if sources == 1:
+        return st.just(())
+    return st.sampled_from(WINDOWS_S).map(lambda seconds: within_us(seconds * SECOND_US, sources))
+
+
+@st.composite
+def query_lists(
+    draw: st.DrawFn, catalog: Catalog, most: int = 4, prefix: str = "q", kinds: Kinds | str = Kinds.PLAIN
+) -> list[Query]:
     """Queries of which some are variants of the first, so that they share: another window, filter or select list."""
-    first = draw(queries(catalog, f"{prefix}0"))
+    first = draw(queries(catalog, f"{prefix}0", kinds=kinds))
     found = [first]
     for number in range(1, draw(st.integers(1, most))):
         name = QueryId(f"{prefix}{number}")
         if draw(st.booleans()):
-            found.append(draw(queries(catalog, name)))
+            found.append(draw(queries(catalog, name, kinds=kinds)))
         else:
-            found.append(replace(draw(_variants(first)), name=name))
+            found.append(replace(draw(variants(first, kinds)), name=name))
     return found
 
 
 @st.composite
-def _variants(draw: st.DrawFn, query: Query) -> Query:
+def variants(draw: st.DrawFn, query: Query, kinds: Kinds | str = Kinds.PLAIN) -> Query:
+    """The same query with another window, and perhaps other filters or another select list."""
     sources = len(query.sources)
     if sources == 2:
-        query = replace(query, window_us=draw(st.sampled_from(WINDOWS_S)) * SECOND_US)
+        query = replace(query, windows=draw(_windows(2, Kinds(kinds))))
     change = draw(st.sampled_from(("nothing", "more filters", "fewer filters", "other outputs")))
     if change == "more filters":
         return replace(query, conditions=(*query.conditions, draw(_filters(sources))))
@@ -272,9 +314,24 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, most_queries: int = 4, max_rows: int = 14) -> Case:
+def cases(draw: st.DrawFn, most_queries: int = 4, max_rows: int = 14, kinds: Kinds | str = Kinds.PLAIN) -> Case:
     catalog = draw(catalogs())
-    return Case(catalog, draw(arrivals(catalog, max_rows)), tuple(draw(query_lists(catalog, most_queries))))
+    arrived = draw(arrivals(catalog, max_rows))
+    return Case(catalog, arrived, tuple(draw(query_lists(catalog, most_queries, kinds=kinds))))
+
+
+@st.composite
+def busy_cases(draw: st.DrawFn, most_queries: int = 3) -> Case:
+    """Many tuples of few keys, in order, and queries that share one join: where scheduling has most to decide."""
+    catalog = draw(catalogs(most=2))
+    rows = st.lists(st.tuples(st.sampled_from((0, 1, 1, 2)), st.sampled_from((0, 0, 0, 2))), min_size=3, max_size=10)
+    arrived = {stream.name: _walk(0, 0, draw(rows)) for stream in catalog.streams}
+    sources = tuple(Source(stream.name, f"s{i}") for i, stream in enumerate(catalog.streams))
+    outputs = tuple(Output(f"{name}{i}", column(i, name)) for name in ("ts", "id") for i in (0, 1))
+    joined = (call("=", column(0, "k"), column(1, "k")),)
+    first = Query(QueryId("q0"), sources, joined, outputs, draw(_windows(2, Kinds.ALL)))
+    more = draw(st.lists(variants(first, Kinds.ALL), max_size=most_queries - 1))
+    return Case(catalog, arrived, (first, *(replace(one, name=QueryId(f"q{i}")) for i, one in enumerate(more, 1))))
 
 
 # --- ways of running
@@ -284,26 +341,52 @@ ONE_SHARD = ShardOptions(cut=Cut.WINDOWS)
 
 @dataclass(frozen=True)
 class Way:
-    """``blocks`` and ``lags`` go round the streams: rows a chunk, and micro-batches a stream is behind the first."""
+    """``blocks`` and ``lags`` go round the streams: rows a chunk, and micro-batches a stream is behind the first.
+    ``probes`` and ``backlog_rows`` are a micro-batch's budget."""
 
     blocks: tuple[int, ...] = (1000,)
     lags: tuple[int, ...] = (0,)
     shards: int = 1
     options: ShardOptions = ONE_SHARD
     restoring: bool = False
+    probes: int | None = None
+    backlog_rows: int | None = None
 
 
 @st.composite
-def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3)) -> Way:
+def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3), *, budgets: bool = True) -> Way:
     count = draw(st.sampled_from(shards))
     cut = Cut.WINDOWS if count == 1 else draw(st.sampled_from(Cut))
+    spans = [BlockCut(), BlockCut(span_us=SECOND_US), BlockCut(span_us=3 * SECOND_US)]
+    block = draw(st.sampled_from([*spans, *([BlockCut(rows=1), BlockCut(rows=3)] if count == 1 else [])]))
+    options = ShardOptions(
+        cut,
+        draw(st.sampled_from((2, 4))),
+        draw(st.sampled_from(tuple(POLICIES))),
+        draw(st.sampled_from(tuple(JOIN_METHODS))),
+        block,
+    )
     return Way(
         tuple(draw(st.lists(st.sampled_from((1, 1, 2, 3, 7, 1000)), min_size=1, max_size=3))),
         tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))),
         count,
-        ShardOptions(cut=cut, merge_fanout=draw(st.sampled_from((2, 4)))),
+        options,
         draw(st.booleans()),
+        draw(st.sampled_from((None, 1, 2, 5, 20))) if budgets else None,
+        draw(st.sampled_from((None, 3, 10))),
     )
+
+
+def busy_ways(shards: Sequence[int] = (1, 2)) -> st.SearchStrategy[Way]:
+    """Ways on which work is always left for the next micro-batch."""
+
+    def busy(way: Way, probes: int, block: BlockCut) -> Way:
+        block = replace(block, rows=None) if way.shards > 1 else block
+        options = replace(way.options, block=block)
+        return replace(way, blocks=(3,), options=options, probes=probes, backlog_rows=None)
+
+    blocks = st.sampled_from((BlockCut(rows=1), BlockCut(rows=2), BlockCut(span_us=SECOND_US)))
+    return st.builds(busy, ways(shards), st.sampled_from((1, 1, 3, 8)), blocks)
 
 
 def batch_of(rows: Sequence[Row], schema: Schema = WIDE) -> pa.RecordBatch:
@@ -322,7 +405,15 @@ def micro_batches(case: Case, way: Way) -> Iterator[dict[StreamId, list[Row]]]:
 
 
 def host_for(case: Case, way: Way) -> LocalHost:
-    return LocalHost(case.catalog, case.queries, shards=way.shards, options=way.options, restoring=way.restoring)
+    return LocalHost(
+        case.catalog,
+        case.queries,
+        shards=way.shards,
+        options=way.options,
+        restoring=way.restoring,
+        probes=way.probes,
+        backlog_rows=way.backlog_rows,
+    )
 
 
 def run(case: Case, way: Way = Way()) -> LocalHost:  # noqa: B008
@@ -332,6 +423,16 @@ def run(case: Case, way: Way = Way()) -> LocalHost:  # noqa: B008
         arrive(host, chunks)
     host.end()
     return host
+
+
+def go_on_to_the_end(host: LocalHost) -> int:
+    """Micro-batches without input until nothing is left to do; gives how many it took."""
+    steps = 0
+    while host.is_behind:
+        host.go_on()
+        steps += 1
+        assert steps < 500, "the backlog does not end"
+    return steps
 
 
 def arrive(host: LocalHost, chunks: Mapping[StreamId, Sequence[Row]], *, ordered: bool = True) -> None:
@@ -355,6 +456,11 @@ def shown(answer: Iterable[Sequence[Value]]) -> list[tuple[Value, ...]]:
 
 def got(host: LocalHost, query: Query) -> list[tuple[Value, ...]]:
     return shown(tuple(row.values()) for row in host.rows(query.name))  # type: ignore[arg-type]
+
+
+def all_rows(host: LocalHost) -> dict[str, int]:
+    """How many rows each query has got."""
+    return {name: len(host.rows(name)) for name in host.results}
 
 
 def got_by_batch(host: LocalHost, query: Query) -> list[list[tuple[Value, ...]]]:
@@ -392,4 +498,24 @@ def assert_store_holds_what_is_needed(host: LocalHost) -> None:
     """The store's names are the ones that the shards' kept states refer to, and no others."""
     for shard, store in zip(host.shards, host.stores, strict=True):
         groups = json.loads(shard.manifest())["groups"].values()
-        assert set(store.blobs) == {name for inputs in groups for one in inputs for name in names_in(one)}
+        assert set(store.blobs) == {name for one in groups for name in names_in(one)}
+
+
+def pending(shard: Shard) -> dict[str, list[tuple[int, tuple[int, ...] | None]]]:
+    """By group, the blocks that wait, as (weight, how far they have scanned)."""
+    groups = json.loads(shard.manifest())["groups"].items()
+    return {
+        signature: [(block["weight"], block["done"] and tuple(block["done"])) for block in one["pending"]]
+        for signature, one in groups
+    }
+
+
+def assert_shards_wait_alike(host: LocalHost) -> None:
+    """All shards have the same blocks, as far on: so what one completes in a micro-batch all of them do."""
+    waiting = [pending(shard) for shard in host.shards]
+    assert all(one == waiting[0] for one in waiting)
+
+
+def backlog(host: LocalHost) -> int:
+    """What waits, as a budget weighs it."""
+    return sum(weight for blocks in pending(host.shards[0]).values() for weight, _ in blocks)

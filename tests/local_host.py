@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from headrace.engine.budget import ProbeBudget
 from headrace.engine.events import (
     CacheSegment,
     DropSegment,
@@ -49,7 +50,11 @@ class LocalHost:
         shards: int = 1,
         options: ShardOptions | None = None,
         restoring: bool = False,
+        probes: int | None = None,
+        backlog_rows: int | None = None,
     ) -> None:
+        self.probes = probes
+        self.backlog_rows = backlog_rows
         self.options = options or ShardOptions()
         self.stores = [Store() for _ in range(shards)]
         self.results: dict[str, list[list[dict[str, object]]]] = {}
@@ -87,6 +92,15 @@ class LocalHost:
             envelopes += packer.pack(batch, at_us)
         self.deliver(envelopes)
 
+    def go_on(self) -> None:
+        """A micro-batch without input."""
+        self.deliver([])
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether work waits for another micro-batch."""
+        return any(sum(map(sum, shard.backlog().values())) for shard in self.shards)
+
     def end(self) -> None:
         self.deliver([Envelope(shard, Kind.END) for shard in range(len(self.stores))])
 
@@ -99,7 +113,8 @@ class LocalHost:
         emitted: dict[str, list[dict[str, object]]] = {}
         for index, shard in enumerate(self.shards):
             mine = [one for one in envelopes if one.shard == index and one.kind not in (Kind.DEAD, Kind.TALLY)]
-            for effect in shard.step([one.event(self.plan) for one in mine]):
+            budget = ProbeBudget(self.probes, self.backlog_rows)
+            for effect in shard.step([one.event(self.plan) for one in mine], budget):
                 self._apply(effect, self.stores[index], emitted)
             shard.validate()
         for query, rows in emitted.items():

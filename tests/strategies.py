@@ -39,7 +39,7 @@ from headrace.model import (
 )
 from headrace.plan.expressions import ColumnRef, Expression, Literal, Value
 from headrace.plan.functions import FUNCTIONS, call, cast
-from headrace.plan.queries import Output, Query, Source
+from headrace.plan.queries import Extent, Measure, Output, Query, Source
 
 PRICE = decimal(6, 2)
 RATE = decimal(9, 4)
@@ -267,23 +267,39 @@ def _event(number: int) -> st.SearchStrategy[dict[str, Value]]:
 # --- queries over such streams
 
 
+WINDOWS_S = (0, 1, 2, 5, 100)
+_TIMED = st.sampled_from(WINDOWS_S).map(lambda seconds: Extent(Measure.TIME, seconds * SECOND_US))
+_COUNTED = st.integers(1, 6).map(lambda rows: Extent(Measure.ROWS, rows))
+_EITHER = st.booleans().flatmap(lambda timed: _TIMED if timed else _COUNTED)
+
+
+@st.composite
+def windows(draw: st.DrawFn, sources: int) -> tuple[Extent, ...]:
+    """Every source's window: mostly one time for all, else times of their own, one number of rows, or anything."""
+    kind = draw(st.sampled_from(("one time", "one time", "one time", "times", "one count", "anything")))
+    if kind in ("one time", "one count"):
+        return (draw(_TIMED if kind == "one time" else _COUNTED),) * sources
+    return tuple(draw(_TIMED if kind == "times" else _EITHER) for _ in range(sources))
+
+
 @st.composite
 def queries(draw: st.DrawFn, catalog: Catalog, sources: int = 2) -> Query:
-    """An equi-join of so many streams (perhaps one with itself) with filters; or a filter over one stream."""
+    """A join of so many streams (perhaps one with itself), mostly on equal keys, with filters; or a filter over one."""
     names = [draw(st.sampled_from(catalog.streams)).name for _ in range(sources)]
-    conditions = [draw(_join_condition(i)) for i in range(1, sources)]
+    conditions: list[Expression] = []
+    for i in range(1, sources):
+        conditions += draw(_join_conditions(i))
     conditions += draw(st.lists(st.integers(0, sources - 1).flatmap(_filter), max_size=1))
     outputs = [
         Output(f"{column}{i}", _event_column(i, column)) for i in range(sources) for column in ("ts", "id", "name", "x")
     ]
     outputs.append(Output("computed", call("+", _event_column(0, "k"), _event_column(sources - 1, "id"))))
-    window_us = draw(st.sampled_from((0, 1, 2, 5, 100))) * SECOND_US
     return Query(
         QueryId("q"),
         tuple(Source(name, f"s{i}") for i, name in enumerate(names)),
         tuple(conditions),
         tuple(outputs),
-        None if sources == 1 and draw(st.booleans()) else window_us,
+        () if sources == 1 and draw(st.booleans()) else draw(windows(sources)),
     )
 
 
@@ -293,12 +309,19 @@ def _event_column(source: int, name: str) -> ColumnRef:
     return ColumnRef(source, name, column.type)
 
 
+_EQUAL = (*[("=", "k", "k")] * 4, ("=", "name", "name"), ("=", "k", "id"), ("=", "k", "x"), ("=", "x", "x"))
+_UNEQUAL = (("<", "k", "id"), ("<>", "name", "name"), ("<=", "x", "x"), (">", "ts", "ts"))
+
+
 @st.composite
-def _join_condition(draw: st.DrawFn, source: int) -> Expression:
-    """Equal keys of this source and an earlier one, of one type or of two."""
+def _join_conditions(draw: st.DrawFn, source: int) -> list[Expression]:
+    """Equal keys of this source and an earlier one, of one type or of two; or a theta join's condition, or none."""
     other = draw(st.integers(0, source - 1))
-    left, right = draw(st.sampled_from((*[("k", "k")] * 4, ("name", "name"), ("k", "id"), ("k", "x"), ("x", "x"))))
-    return call("=", _event_column(other, left), _event_column(source, right))
+    kind = draw(st.sampled_from((*["equal"] * 4, "theta", "cross")))
+    if kind == "cross":
+        return []
+    function, left, right = draw(st.sampled_from(_EQUAL if kind == "equal" else _UNEQUAL))
+    return [call(function, _event_column(other, left), _event_column(source, right))]
 
 
 def _filter(source: int) -> st.SearchStrategy[Expression]:

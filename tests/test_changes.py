@@ -1,7 +1,8 @@
 """Restarts with another set of queries, and what is kept in the store.
 
-Queries that stay get what they would have got undisturbed, micro-batch by micro-batch; a new query uses what is held
-when it comes and all that arrives from then on; and nothing is kept that no query can need.
+Queries that stay get what they would have got undisturbed, micro-batch by micro-batch (with a budget: on the whole, as
+others take their turns too); a new query uses what is held when it comes and all that arrives from then on; and nothing
+is kept that no query can need.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from collections import Counter
 from dataclasses import replace
 
 import engine_cases as cases
+import pytest
 from engine_cases import Case, Way, examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace import reference
+from headrace.engine.cutting import BlockCut
+from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
 from headrace.model import INT, Catalog, QueryId, Stream, StreamId
 from headrace.plan.expressions import Expression, Literal
 from headrace.plan.functions import call
-from headrace.plan.queries import Output, Query, Source
+from headrace.plan.queries import Extent, Measure, Output, Query, Source, within_us
 
 A, B = StreamId("a"), StreamId("b")
 TWO = Catalog((Stream(A, cases.WIDE, "ts"), Stream(B, cases.WIDE, "ts")))
@@ -33,7 +37,7 @@ def join(name: str, key: str = "k", *more: Expression, window_s: int = 5, extra:
         (Source(A, "a"), Source(B, "b")),
         (call("=", cases.column(0, key), cases.column(1, key)), *more),
         tuple(Output(label, cases.column(source, column)) for label, source, column in named),
-        window_s * cases.SECOND_US,
+        within_us(window_s * cases.SECOND_US),
     )
 
 
@@ -45,8 +49,8 @@ SMALL = Case(TWO, {A: ROWS, B: ROWS}, (join("stays"),))
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[Case, tuple[Query, ...], tuple[Query, ...]]:
     """A case whose queries stay, those beside them at first, and those beside them later."""
-    case = draw(cases.cases(most_queries=2))
-    beside = [tuple(draw(cases.query_lists(case.catalog, 2, prefix))) for prefix in ("old", "new")]
+    case = draw(cases.cases(most_queries=2, kinds="all"))
+    beside = [tuple(draw(cases.query_lists(case.catalog, 2, prefix, "all"))) for prefix in ("old", "new")]
     variants = [replace(case.queries[0], conditions=_fewer(case.queries[0]), name=QueryId(name)) for name in ("v", "w")]
     more = [draw(st.sampled_from(((), (variant,)))) for variant in variants]
     return case, (*beside[0], *more[0]), (*beside[1], *more[1])
@@ -59,7 +63,7 @@ def _fewer(query: Query) -> tuple[Expression, ...]:
 # --- queries that stay
 
 
-@given(change=changes(), way=cases.ways(), at=st.integers(0, 6))
+@given(change=changes(), way=cases.ways(budgets=False), at=st.integers(0, 6))
 @example(change=(replace(SMALL, queries=(join("s", "k", K_IS_ONE),)), (), (join("w"),)), way=Way((1,)), at=3)
 @example(change=(replace(SMALL, queries=(join("s", "k", K_IS_ONE),)), (join("w"),), ()), way=Way((1,)), at=3)
 @example(change=(replace(SMALL, queries=(join("s", "n"),)), (join("w", "n", extra="n"),), ()), way=Way((1,)), at=3)
@@ -84,7 +88,28 @@ def test_queries_that_stay_get_what_they_would_have_got_undisturbed(
         assert all(cases.same_rows(*pair) for pair in pairs)
 
 
-@given(case=cases.cases(most_queries=2), way=cases.ways(shards=(1,)), at=st.integers(0, 6))
+@given(change=changes(), way=cases.ways(), at=st.integers(0, 6))
+@examples(60)
+def test_queries_that_stay_get_all_they_would_have_got_whatever_the_budget(
+    change: tuple[Case, tuple[Query, ...], tuple[Query, ...]], way: Way, at: int
+) -> None:
+    case, before, after = change
+    way = replace(way, probes=way.probes or 2)
+    host = cases.host_for(replace(case, queries=(*case.queries, *before)), way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == at:
+            host.change(case.catalog, (*after, *case.queries))
+        cases.arrive(host, chunks)
+        cases.assert_store_holds_what_is_needed(host)
+    host.end()
+    cases.assert_store_holds_what_is_needed(host)
+    for query in case.queries:
+        answer = reference.answer(query, case.catalog, case.arrivals)
+        assert cases.same_rows(cases.got(host, query), cases.shown(answer))
+        cases.assert_batches_in_order(host, query)
+
+
+@given(case=cases.cases(most_queries=2, kinds="all"), way=cases.ways(shards=(1,)), at=st.integers(0, 6))
 @examples(30)
 def test_a_restart_with_the_same_queries_changes_no_row_and_no_order(case: Case, way: Way, at: int) -> None:
     host = cases.host_for(case, way)
@@ -95,6 +120,23 @@ def test_a_restart_with_the_same_queries_changes_no_row_and_no_order(case: Case,
     host.end()
     for query in case.queries:
         assert cases.got(host, query) == cases.shown(reference.answer(query, case.catalog, case.arrivals))
+
+
+@pytest.mark.parametrize("windows", [within_us(5 * cases.SECOND_US), (Extent(Measure.ROWS, 1),) * 2])
+def test_rows_kept_under_two_plans_and_due_together_are_one_stream(windows: tuple[Extent, ...]) -> None:
+    """All at one time, where a's tuples are before b's: a0 and a1 came before the change and a2 after it, and b0, which
+    waited for them all, has a2 as the last of a before it."""
+    patient = Catalog((Stream(A, cases.WIDE, "ts"), Stream(B, cases.WIDE, "ts", 2 * cases.SECOND_US)))
+    stays = replace(join("stays"), windows=windows)
+    rows = [cases.row(0, number) for number in range(3)]
+    case = Case(patient, {A: rows, B: rows[:2]}, (stays,))
+    host = cases.host_for(case, Way())
+    for number in (0, 1):
+        cases.arrive(host, {name: [rows[number]] for name in (A, B)})
+    host.change(patient, (stays, replace(join("new", extra="n"), windows=windows)))
+    cases.arrive(host, {A: [rows[2]]})
+    host.end()
+    assert cases.got(host, stays) == cases.shown(reference.answer(stays, patient, case.arrivals))
 
 
 # --- queries that come
@@ -118,6 +160,8 @@ def test_a_new_query_gives_no_wrong_row_and_all_rows_of_what_arrives_after_it(
         return
     host.end()
     for query in after:
+        if any(extent.measure is Measure.ROWS for extent in query.windows):
+            continue  # a count window counts from the tuples held when its query came
         answer = cases.shown(reference.answer(query, case.catalog, case.arrivals))
         sources = len(query.sources)
         ids = slice(sources, 2 * sources)
@@ -147,6 +191,63 @@ def test_a_new_query_does_not_use_tuples_kept_without_a_column_it_reads() -> Non
     assert [(row["id0"], row["id1"]) for row in host.rows("stays")] == [(0, 0), (1, 0)]
 
 
+def test_a_new_query_is_not_served_by_tuples_whose_turn_was_waiting_when_it_came() -> None:
+    """It begins with the tuples that are released after it (b2 had waited for a), and finds older ones held; what was
+    waiting for its turn goes on for the queries that were there."""
+    options = ShardOptions(Cut.WINDOWS, policy="swf", block=BlockCut(rows=1))
+    host = cases.host_for(SMALL, Way(options=options, probes=1))
+    cases.arrive(host, {name: [cases.row(second, second) for second in range(3)] for name in (A, B)})
+    host.change(TWO, (*SMALL.queries, join("new")))
+    cases.go_on_to_the_end(host)
+    assert host.rows("new") == []
+    assert len(host.rows("stays")) == 6
+    cases.arrive(host, {A: [cases.row(9, 9)], B: [cases.row(5, 5)]})
+    cases.go_on_to_the_end(host)
+    assert [(row["id0"], row["id1"]) for row in host.rows("new")] == [
+        (0, 2),
+        (1, 2),
+        (2, 2),
+        (0, 5),
+        (1, 5),
+        (2, 5),
+    ]
+
+
+def test_a_query_that_goes_in_the_middle_of_a_backlog_leaves_nothing_behind() -> None:
+    """Its window is done for all blocks, what was held for it is dropped. The same query begins anew: with b5, which
+    had waited for a, and what the smaller window held by then."""
+    options = ShardOptions(Cut.WINDOWS, policy="swf", block=BlockCut(rows=1))
+    large = join("goes", window_s=100)
+    host = cases.host_for(replace(SMALL, queries=(join("stays", window_s=1), large)), Way(options=options, probes=1))
+    cases.arrive(host, {name: [cases.row(second, second) for second in range(6)] for name in (A, B)})
+    for _ in range(11):
+        host.go_on()
+    before = len(host.rows("goes"))
+    host.change(TWO, (join("stays", window_s=1),))
+    host.go_on()
+    assert not host.is_behind
+    cases.assert_store_holds_what_is_needed(host)
+    host.change(TWO, (join("stays", window_s=1), large))
+    cases.arrive(host, {name: [cases.row(200, 200)] for name in (A, B)})
+    host.end()
+    assert [(row["id0"], row["id1"]) for row in host.rows("goes")[before:]] == [(4, 5), (5, 5), (200, 200)]
+
+
+def test_a_hundred_changes_leave_the_store_as_it_was() -> None:
+    """Queries that come and go, always in the middle of a backlog."""
+    host = cases.host_for(SMALL, Way(options=ShardOptions(policy="mqt"), probes=3))
+    for number in range(100):
+        beside = [join(f"q{number}", window_s=number % 7, extra=("id", "n", "name")[number % 3])]
+        host.change(TWO, (*SMALL.queries, *beside))
+        cases.arrive(host, {name: [cases.row(number, number)] for name in (A, B)})
+        cases.assert_store_holds_what_is_needed(host)
+        assert len(host.stores[0].blobs) <= 60
+    host.change(TWO, SMALL.queries)
+    host.end()
+    arrived = {name: [cases.row(number, number) for number in range(100)] for name in (A, B)}
+    assert cases.same_rows(cases.got(host, SMALL.queries[0]), reference.answer(SMALL.queries[0], TWO, arrived))
+
+
 # --- the store
 
 
@@ -172,6 +273,7 @@ def test_the_store_empties_when_all_streams_have_moved_beyond_every_window(case:
     most = sum(len(group.inputs) for group in host.plan.groups)
     for second in (10_000, 20_000):
         cases.arrive(host, {stream.name: [cases.row(second, 99)] for stream in case.catalog.streams})
+        cases.go_on_to_the_end(host)
         cases.assert_store_holds_what_is_needed(host)
     for store in host.stores:
         assert len(store.blobs) <= most

@@ -13,6 +13,7 @@ from rich.console import Console
 from headrace import demo
 from headrace.demo import DEMO_SQL, QUERIES, run_demo, summary
 from headrace.errors import SinkError
+from headrace.plan.queries import within_us
 from headrace.spark.generator import pace_of, spec_of
 from headrace.sql import read_script
 from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats
@@ -160,7 +161,7 @@ def test_without_matplotlib_the_summary_says_how_to_get_it(tmp_path: Path, monke
 def test_the_program_is_sql_that_headrace_reads() -> None:
     script = read_script(DEMO_SQL)
     assert [query.name for query in script.queries] == [query.name for query in QUERIES]
-    assert [query.window_us for query in script.queries] == [query.window_s * 1_000_000 for query in QUERIES]
+    assert [query.windows for query in script.queries] == [within_us(query.window_s * 1_000_000) for query in QUERIES]
     assert [stream.name for stream in script.catalog.streams] == ["temperature", "humidity"]
     for stream in script.catalog.streams:
         assert (spec_of(stream, 0).rate, pace_of(stream).history_us) == (100.0, 600_000_000)

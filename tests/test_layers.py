@@ -1,6 +1,7 @@
 """Imports point one way: each part of Headrace imports only what stands before it in LAYERS, and nothing beside it.
 
     model, errors, config, stats <- plan <- sql | engine | reference | workload <- spark <- lab | console | demo | cli
+                                    plan <- reference_functions <- reference, and nothing else
 
 A part is the module or package directly under ``headrace``. Imports inside functions and under TYPE_CHECKING count too.
 """
@@ -23,6 +24,7 @@ API = "__init__"
 LAYERS = (
     (("model", "errors", "config", "stats"),               True),
     (("plan",),                                            True),
+    (("reference_functions",),                             False),
     (("sql", "engine", "reference", "workload"),           False),
     (("spark",),                                           True),
     (("lab", "console", "demo", "cli", "__main__", API),   True),
@@ -33,6 +35,11 @@ OWNERS = {
     "sqlglot":        "sql",
     "pyspark":        "spark",
     "py4j":           "spark",
+}  # fmt: skip
+
+#   the part               the only part that imports it
+PRIVATE = {
+    "reference_functions": "reference",
 }  # fmt: skip
 
 STANDARD_LIBRARY_ONLY = ("model", "errors", "config", "stats", "plan")
@@ -81,6 +88,8 @@ def problem_inside(part: str, other: str) -> str | None:
         return f"imports headrace.{other}, which LAYERS does not place"
     if other == part:
         return None
+    if PRIVATE.get(other, part) != part:
+        return f"{part} imports {other}, but only {PRIVATE[other]} may"
     mine, theirs = LAYER_OF[part], LAYER_OF[other]
     if theirs > mine:
         return f"{part} imports {other}, which stands above it"
@@ -139,6 +148,7 @@ def test_imports_point_one_way() -> None:
         ("model",    "import headrace.plan.queries",               "model imports plan, which stands above it"),
         ("sql",      "from headrace import engine",                "sql imports engine, its sibling"),
         ("engine",   "from ..reference import join",               "engine imports reference, its sibling"),
+        ("sql",      "import headrace.reference_functions",         "sql imports reference_functions, but only ref"),
         ("workload", "def f():\n    import headrace.sql",          "workload imports sql, its sibling"),
         ("engine",   "from headrace import Engine",                "engine imports __init__, which stands above it"),
         ("engine",   "from headrace.oddments import x",            "headrace.oddments, which LAYERS does not place"),

@@ -13,17 +13,21 @@ from dataclasses import replace
 
 import duck
 import engine_cases as cases
+import pytest
 import strategies as some
 from engine_cases import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from local_host import LocalHost
 
 from headrace import reference
+from headrace.engine.cutting import BlockCut
 from headrace.engine.output import Cut
+from headrace.engine.policy import POLICIES
 from headrace.engine.shard import ShardOptions
 from headrace.model import Catalog, QueryId, Stream, StreamId
 from headrace.plan.functions import call
-from headrace.plan.queries import Output, Query, Source
+from headrace.plan.queries import Extent, Measure, Output, Query, Source, within_us
 
 Case, Way = cases.Case, cases.Way
 A, B = StreamId("a"), StreamId("b")
@@ -37,7 +41,7 @@ def wanted(case: Case, query: Query) -> cases.Answer:
 # --- answers
 
 
-@given(case=cases.cases(), way=cases.ways(shards=(1,)))
+@given(case=cases.cases(kinds="all"), way=cases.ways(shards=(1,)))
 @examples(150)
 def test_one_shard_gives_the_answer_row_for_row(case: Case, way: Way) -> None:
     host = cases.run(case, way)
@@ -45,7 +49,7 @@ def test_one_shard_gives_the_answer_row_for_row(case: Case, way: Way) -> None:
         assert cases.got(host, query) == wanted(case, query)
 
 
-@given(case=cases.cases(), way=cases.ways(shards=(2, 3)))
+@given(case=cases.cases(kinds="all"), way=cases.ways(shards=(2, 3)))
 @examples(99)
 def test_many_shards_give_the_same_rows_and_batches_in_order(case: Case, way: Way) -> None:
     host = cases.run(case, way)
@@ -54,7 +58,7 @@ def test_many_shards_give_the_same_rows_and_batches_in_order(case: Case, way: Wa
         cases.assert_batches_in_order(host, query)
 
 
-@given(case=cases.cases(), way=cases.ways(shards=(1,)))
+@given(case=cases.cases(kinds="all"), way=cases.ways(shards=(1,)))
 @examples(40)
 def test_bands_of_one_shard_are_the_same_rows_in_batches_in_order(case: Case, way: Way) -> None:
     host = cases.run(case, replace(way, options=replace(way.options, cut=Cut.BANDS)))
@@ -63,7 +67,7 @@ def test_bands_of_one_shard_are_the_same_rows_in_batches_in_order(case: Case, wa
         cases.assert_batches_in_order(host, query)
 
 
-@given(case=cases.cases(most_queries=1, max_rows=10), way=cases.ways())
+@given(case=cases.cases(most_queries=1, max_rows=10, kinds="all"), way=cases.ways())
 @examples(40)
 def test_engine_reference_and_duckdb_agree(case: Case, way: Way) -> None:
     (query,) = case.queries
@@ -74,7 +78,7 @@ def test_engine_reference_and_duckdb_agree(case: Case, way: Way) -> None:
     assert cases.same_rows(cases.got(cases.run(case, way), query), independent)
 
 
-@given(case=cases.cases(), way=cases.ways(shards=(1,)))
+@given(case=cases.cases(kinds="all"), way=cases.ways(shards=(1,)))
 @examples(40)
 def test_a_query_runs_alone_as_it_runs_with_others(case: Case, way: Way) -> None:
     together = cases.run(case, way)
@@ -83,7 +87,7 @@ def test_a_query_runs_alone_as_it_runs_with_others(case: Case, way: Way) -> None
         assert cases.got(alone, query) == cases.got(together, query)
 
 
-@given(case=cases.cases(), way=cases.ways())
+@given(case=cases.cases(kinds="all"), way=cases.ways())
 @examples(60)
 def test_counted_queries_count_what_the_rows_would_be(case: Case, way: Way) -> None:
     """Counted alone (where lengths of ranges may do) and beside a query that gives its rows."""
@@ -98,7 +102,7 @@ def test_counted_queries_count_what_the_rows_would_be(case: Case, way: Way) -> N
         assert beside.rows(counted.name) == []
 
 
-@given(case=cases.cases(), way=cases.ways(shards=(1,)))
+@given(case=cases.cases(kinds="all"), way=cases.ways(shards=(1,)))
 @examples(40)
 def test_rows_without_an_order_arrive_as_if_sorted_within_their_micro_batch(case: Case, way: Way) -> None:
     host = cases.host_for(case, way)
@@ -112,7 +116,7 @@ def test_rows_without_an_order_arrive_as_if_sorted_within_their_micro_batch(case
         assert cases.got(host, query) == wanted(replace(case, arrivals=told), query)
 
 
-@given(case=cases.cases(), way=cases.ways(shards=(1,)), together=st.integers(2, 4), data=st.data())
+@given(case=cases.cases(kinds="all"), way=cases.ways(shards=(1,)), together=st.integers(2, 4), data=st.data())
 @examples(60)
 def test_chunks_of_one_micro_batch_count_in_their_order_however_they_come(
     case: Case, way: Way, together: int, data: st.DataObject
@@ -161,7 +165,7 @@ def pairs(window_us: int) -> Query:
         (Source(A, "s"), Source(B, "t")),
         (call("=", cases.column(0, "k"), cases.column(1, "k")),),
         tuple(Output(f"{name}{i}", cases.column(i, name)) for name in ("ts", "id") for i in (0, 1)),
-        window_us,
+        within_us(window_us),
     )
 
 
@@ -178,7 +182,7 @@ def test_more_windows_than_a_byte_counts_are_told_apart() -> None:
 # --- dead letters
 
 
-@given(case=cases.cases(most_queries=3), way=cases.ways())
+@given(case=cases.cases(most_queries=3, kinds="all"), way=cases.ways())
 @examples(60)
 def test_late_and_malformed_rows_are_rejected_once_each(case: Case, way: Way) -> None:
     """Every stream is read whole by one query, as a row that no query reads is nobody's."""
@@ -194,9 +198,15 @@ def test_late_and_malformed_rows_are_rejected_once_each(case: Case, way: Way) ->
 # --- ends and goings-on
 
 
-@given(case=cases.cases(), way=cases.ways(), ends=st.sets(st.integers(0, 6), max_size=3))
+def counts_rows(query: Query) -> bool:
+    """Whether an end in between changes what a window holds: later tuples come after those that it released."""
+    return any(extent.measure is Measure.ROWS for extent in query.windows)
+
+
+@given(case=cases.cases(kinds="all"), way=cases.ways(), ends=st.sets(st.integers(0, 6), max_size=3))
 @examples(79)
 def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, way: Way, ends: set[int]) -> None:
+    case = replace(case, queries=tuple(query for query in case.queries if not counts_rows(query)))
     host = cases.host_for(case, way)
     for number, chunks in enumerate(cases.micro_batches(case, way)):
         cases.arrive(host, chunks)
@@ -207,7 +217,7 @@ def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, wa
         assert cases.same_rows(cases.got(host, query), wanted(case, query))
 
 
-@given(case=cases.cases(), way=cases.ways())
+@given(case=cases.cases(kinds="all"), way=cases.ways())
 @examples(40)
 def test_an_end_without_waiting_rows_gives_nothing(case: Case, way: Way) -> None:
     host = cases.run(case, way)
@@ -216,15 +226,206 @@ def test_an_end_without_waiting_rows_gives_nothing(case: Case, way: Way) -> None
     assert before == {query.name: cases.got(host, query) for query in case.queries}
 
 
+# --- budgets
+
+
+@given(case=cases.cases(kinds="all"), way=cases.ways())
+@examples(80)
+def test_micro_batches_without_input_finish_what_a_budget_left(case: Case, way: Way) -> None:
+    """Then all has come out that would have without a budget, in the same order; nothing waits for an end."""
+    budgeted, unlimited = cases.host_for(case, way), cases.host_for(case, replace(way, probes=None))
+    for chunks in cases.micro_batches(case, way):
+        cases.arrive(budgeted, chunks)
+        cases.arrive(unlimited, chunks)
+        assert not unlimited.is_behind
+    cases.go_on_to_the_end(budgeted)
+    for query in case.queries:
+        assert cases.same_rows(cases.got(budgeted, query), cases.got(unlimited, query))
+        assert way.shards > 1 or cases.got(budgeted, query) == cases.got(unlimited, query)
+        cases.assert_batches_in_order(budgeted, query)
+    before = cases.all_rows(budgeted)
+    budgeted.go_on()
+    assert cases.all_rows(budgeted) == before
+
+
+@given(case=cases.cases(kinds="all"), way=cases.ways(), pauses=st.lists(st.integers(0, 2), min_size=1, max_size=4))
+@examples(60)
+def test_in_the_middle_of_a_backlog_all_is_as_it_should_be(case: Case, way: Way, pauses: list[int]) -> None:
+    """The store holds what is needed, shards wait alike, and no more waits than the limit allows."""
+    way = replace(way, probes=way.probes or 1)
+    host = cases.host_for(case, way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        cases.arrive(host, chunks)
+        for step in range(pauses[number % len(pauses)] + 1):
+            if step:
+                host.go_on()
+            cases.assert_store_holds_what_is_needed(host)
+            cases.assert_shards_wait_alike(host)
+            assert way.backlog_rows is None or cases.backlog(host) <= way.backlog_rows
+    host.end()
+    assert not host.is_behind
+    assert cases.backlog(host) == 0
+    for query in case.queries:
+        assert cases.same_rows(cases.got(host, query), wanted(case, query))
+
+
+@given(case=cases.cases(kinds="all"), way=cases.ways())
+@examples(40)
+def test_every_step_of_a_backlog_takes_at_least_one_turn_and_adds_nothing(case: Case, way: Way) -> None:
+    """However small the budget: a backlog ends after as many steps as its blocks have windows to scan."""
+    host = cases.host_for(case, replace(way, probes=1, backlog_rows=None))
+    for chunks in cases.micro_batches(case, way):
+        cases.arrive(host, chunks)
+    before = sum(len(blocks) for blocks in cases.pending(host.shards[0]).values())
+    most = max((len(group.windows) for group in host.plan.groups), default=0)
+    for _ in range(before * most):
+        host.go_on()
+    assert cases.backlog(host) == 0
+
+
+@given(case=cases.busy_cases(), way=cases.busy_ways())
+@examples(60)
+def test_a_backlog_of_one_join_gives_every_query_its_answer_without_an_end(case: Case, way: Way) -> None:
+    """Two more rows far ahead bring progress past all others."""
+    host = cases.host_for(case, way)
+    for chunks in cases.micro_batches(case, way):
+        cases.arrive(host, chunks)
+    cases.arrive(host, {stream.name: [cases.row(1000, 999)] for stream in case.catalog.streams})
+    cases.go_on_to_the_end(host)
+    for query in case.queries:
+        rows = [row for row in cases.got(host, query) if 999 not in row]
+        assert cases.same_rows(rows, wanted(case, query))
+        assert way.shards > 1 or rows == wanted(case, query)
+        cases.assert_batches_in_order(host, query)
+
+
+@given(case=st.one_of(cases.busy_cases(), cases.cases(most_queries=3, kinds="all")), data=st.data())
+@examples(150)
+def test_queries_are_isolated_whatever_else_runs_comes_and_goes(case: Case, data: st.DataObject) -> None:
+    """Policy, size of blocks, budget, shards, and others added and dropped in the middle of a backlog: a query gets
+    what it gets alone, without any of these."""
+    way = data.draw(st.one_of(cases.ways(), cases.busy_ways()))
+    beside = st.one_of(st.just([]), cases.query_lists(case.catalog, 2, "beside", kinds="all"), _variants_of(case))
+    host = cases.host_for(replace(case, queries=(*case.queries, *data.draw(beside))), way)
+    for chunks in cases.micro_batches(case, way):
+        if data.draw(st.integers(0, 2)) == 0:
+            host.change(case.catalog, data.draw(st.permutations([*case.queries, *data.draw(beside)])))
+        cases.arrive(host, chunks)
+        if data.draw(st.integers(0, 2)) == 0:
+            host.go_on()
+        cases.assert_shards_wait_alike(host)
+    host.end()
+    for query in case.queries:
+        alone = cases.got(cases.run(replace(case, queries=(query,))), query)
+        assert cases.same_rows(cases.got(host, query), alone)
+        assert way.shards > 1 or cases.got(host, query) == alone
+        cases.assert_batches_in_order(host, query)
+
+
+def _variants_of(case: Case) -> st.SearchStrategy[list[Query]]:
+    """Queries that share their join with the first, smaller or larger, with its filters and columns or without."""
+    variants = st.lists(cases.variants(case.queries[0], "all"), min_size=1, max_size=2)
+    return variants.map(lambda found: [replace(one, name=QueryId(f"like{i}")) for i, one in enumerate(found)])
+
+
 # --- restoring
 
 
-@given(case=cases.cases(), way=cases.ways())
-@examples(40)
-def test_a_restored_shard_goes_on_as_the_one_that_was_kept(case: Case, way: Way) -> None:
-    """Not only the answers: every micro-batch, row for row."""
-    kept = cases.run(case, replace(way, restoring=False))
-    restored = cases.run(case, replace(way, restoring=True))
+@given(case=cases.cases(kinds="all"), way=cases.ways(), pauses=st.lists(st.integers(0, 2), min_size=1, max_size=4))
+@examples(60)
+def test_a_restored_shard_goes_on_as_the_one_that_was_kept(case: Case, way: Way, pauses: list[int]) -> None:
+    """Not only the answers: every micro-batch, row for row, in the middle of a backlog and after it."""
+    hosts = [cases.host_for(case, replace(way, restoring=restoring)) for restoring in (False, True)]
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        for host in hosts:
+            cases.arrive(host, chunks)
+            for _ in range(pauses[number % len(pauses)]):
+                host.go_on()
+        assert [one.is_behind for one in hosts] in ([False, False], [True, True])
+    for host in hosts:
+        host.end()
+    kept, restored = hosts
     for query in case.queries:
         assert cases.got_by_batch(kept, query) == cases.got_by_batch(restored, query)
     assert [sorted(store.blobs) for store in kept.stores] == [sorted(store.blobs) for store in restored.stores]
+
+
+# --- examples that once went wrong
+
+
+def backlog_of(*queries: Query, policy: str) -> LocalHost:
+    """Six tuples of each stream, a second apart and of one key, each a block, of which one has had one turn."""
+    options = ShardOptions(Cut.WINDOWS, policy=policy, block=BlockCut(rows=1))
+    host = cases.host_for(Case(TWO, {}, queries), Way(options=options, probes=1))
+    cases.arrive(host, {name: [cases.row(second, second) for second in range(3)] for name in (A, B)})
+    return host
+
+
+def sized(name: str, left_s: int, right_s: int) -> Query:
+    extents = tuple(Extent(Measure.TIME, seconds * cases.SECOND_US) for seconds in (left_s, right_s))
+    return replace(pairs(0), name=QueryId(name), windows=extents)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_window_that_is_done_with_two_smaller_ones_gets_its_rows(policy: str) -> None:
+    """When [5, 1] and [1, 5] are done, so is [5, 5], though no turn was taken for it."""
+    queries = (sized("left", 5, 1), sized("right", 1, 5), sized("both", 5, 5))
+    host = backlog_of(*queries, policy=policy)
+    cases.go_on_to_the_end(host)
+    host.end()
+    arrived = {name: [cases.row(second, second) for second in range(3)] for name in (A, B)}
+    for query in queries:
+        assert cases.got(host, query) == wanted(Case(TWO, arrived, ()), query)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("window_s", [1, 3, 9])
+def test_a_query_that_comes_in_the_middle_of_a_backlog_does_not_disturb_another(policy: str, window_s: int) -> None:
+    """Also where its window is smaller: blocks that do not serve it are not passed over by those that do."""
+    stays = sized("stays", 5, 5)
+    host = backlog_of(stays, policy=policy)
+    host.change(TWO, (stays, sized("comes", window_s, window_s)))
+    cases.arrive(host, {name: [cases.row(second, second) for second in range(3, 6)] for name in (A, B)})
+    cases.go_on_to_the_end(host)
+    host.end()
+    arrived = {name: [cases.row(second, second) for second in range(6)] for name in (A, B)}
+    assert cases.got(host, stays) == wanted(Case(TWO, arrived, ()), stays)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_rows_that_wait_for_another_stream_are_no_backlog(policy: str) -> None:
+    """While b is silent, a's rows wait; micro-batches without input then finish the blocks before them."""
+    host = cases.host_for(
+        Case(TWO, {}, (sized("small", 1, 1), sized("middle", 5, 5), sized("large", 9, 9))),
+        Way(options=ShardOptions(Cut.WINDOWS, policy=policy), probes=1),
+    )
+    cases.arrive(host, {A: [cases.row(0, 0)], B: [cases.row(0, 0)]})
+    for second in (1, 2, 3):
+        cases.arrive(host, {A: [cases.row(second, second)]})
+    for _ in range(20):
+        host.go_on()
+    assert (host.is_behind, cases.backlog(host)) == (False, 0)
+    assert [len(host.rows(name)) for name in ("small", "middle", "large")] == [1, 1, 1]
+
+
+def test_results_held_when_a_restored_block_has_scanned_all_are_a_backlog_still() -> None:
+    """One stream joined with itself on two keys is scanned whole, and what it finds is given window by window."""
+    queries = [
+        Query(
+            QueryId(f"q{seconds}"),
+            (Source(A, "s"), Source(A, "t")),
+            (call("=", cases.column(0, "k"), cases.column(1, "n")),),
+            tuple(Output(f"{name}{i}", cases.column(i, name)) for name in ("ts", "id") for i in (0, 1)),
+            within_us(seconds * cases.SECOND_US),
+        )
+        for seconds in (1, 5)
+    ]
+    way = Way(options=ShardOptions(Cut.WINDOWS, policy="swf"), probes=1)
+    host = cases.host_for(Case(TWO, {}, tuple(queries)), way)
+    rows = [cases.row(second, number) for number, second in enumerate((0, 1, 3))]
+    cases.arrive(host, {A: rows})
+    host.change(TWO, queries)
+    assert host.is_behind
+    cases.go_on_to_the_end(host)
+    for query in queries:
+        assert cases.got(host, query) == wanted(Case(TWO, {A: rows}, ()), query)

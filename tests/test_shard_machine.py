@@ -1,4 +1,4 @@
-"""A shard lives through anything: arrivals, ends, restores and other queries, in any order; then the answers are right.
+"""A shard lives through anything: arrivals, budgets, ends, restores, other queries; then the answers are right.
 
 Two queries stay from the first step to the last: theirs must be the reference's rows. The others come and go.
 """
@@ -37,7 +37,7 @@ class ShardMachine(RuleBasedStateMachine):
     def begin(self, data: st.DataObject, way: Way) -> None:
         self.catalog = data.draw(cases.catalogs(most=2))
         self.staying = data.draw(cases.query_lists(self.catalog, 2, "stays"))
-        self.host = LocalHost(self.catalog, self.staying, shards=way.shards, options=way.options)
+        self.host = LocalHost(self.catalog, self.staying, shards=way.shards, options=way.options, probes=way.probes)
         self.arrived = {stream.name: [] for stream in self.catalog.streams}
         self.now = dict.fromkeys(self.arrived, 0)
         self.plain = way.shards == 1
@@ -54,6 +54,18 @@ class ShardMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1), seconds=st.sampled_from((3, 50, 1000)))
     def time_passes(self, which: int, seconds: int) -> None:
         self.now[self.catalog.streams[which].name] += seconds
+
+    @rule()
+    def go_on_without_input(self) -> None:
+        self.host.go_on()
+
+    @rule(probes=st.sampled_from((None, 1, 3, 10)), backlog_rows=st.sampled_from((None, 5)))
+    def work_with_another_budget(self, probes: int | None, backlog_rows: int | None) -> None:
+        self.host.probes, self.host.backlog_rows = probes, backlog_rows
+
+    @rule()
+    def catch_up(self) -> None:
+        cases.go_on_to_the_end(self.host)
 
     @rule()
     def end(self) -> None:
@@ -86,8 +98,10 @@ class ShardMachine(RuleBasedStateMachine):
 
     @invariant()
     def shards_are_valid(self) -> None:
-        for shard in self.host.shards if hasattr(self, "host") else ():
-            shard.validate()
+        if hasattr(self, "host"):
+            for shard in self.host.shards:
+                shard.validate()
+            cases.assert_shards_wait_alike(self.host)
 
     @invariant()
     def rows_so_far_are_right(self) -> None:

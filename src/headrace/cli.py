@@ -23,6 +23,7 @@ from headrace.config import Settings, from_environment
 from headrace.errors import HeadraceError, SettingError, SourceError
 from headrace.plan.explain import explain as explain_plan
 from headrace.plan.sharing import share
+from headrace.plan.sinks import with_shared_sink
 from headrace.sql import Script, read_script
 
 app = typer.Typer(
@@ -49,6 +50,10 @@ def run(
         Path | None, typer.Option(help="where offsets and state are kept [default: DIR/_checkpoint]", metavar="DIR")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="take all input there is, release everything, and stop")] = False,
+    forget_changes: Annotated[
+        bool,
+        typer.Option("--forget-changes", help="only the file's queries: not what was added or dropped live before"),
+    ] = False,
     settings: Sets = None,
 ) -> None:
     """Run all queries of a file as one Spark streaming query."""
@@ -68,7 +73,13 @@ def run(
     engine.check(out)
     with console.status("starting Spark"):
         engine.use(local_session(out / "_spark.log"))
-    started = engine.start(out, checkpoint=checkpoint or chosen.checkpoint, once=once, console=console)
+    started = engine.start(
+        out,
+        checkpoint=checkpoint or chosen.checkpoint,
+        once=once,
+        forget_changes=forget_changes,
+        console=console,
+    )
     try:
         with _stopping_politely(), LiveView(console) as view:
             while not started.wait(1.0):
@@ -81,6 +92,34 @@ def run(
     console.print(f"results are in {out}")
 
 
+OutOf = Annotated[Path, typer.Option("--out", help="the output directory of the running pipeline", metavar="DIR")]
+CheckpointOf = Annotated[
+    Path | None, typer.Option("--checkpoint", help="its checkpoint [default: DIR/_checkpoint]", metavar="DIR")
+]
+
+
+@app.command()
+def add(file: SqlFile, out: OutOf, checkpoint: CheckpointOf = None) -> None:
+    """Add the queries of a file to a running pipeline, without a restart."""
+    _request({"add": _read(file)}, out, checkpoint)
+
+
+@app.command()
+def drop(
+    query: Annotated[str, typer.Argument(help="the query's name")], out: OutOf, checkpoint: CheckpointOf = None
+) -> None:
+    """Drop a query of a running pipeline, without a restart."""
+    _request({"drop": query}, out, checkpoint)
+
+
+def _request(record: dict[str, str], out: Path, checkpoint: Path | None) -> None:
+    from headrace.spark.changes import request
+    from headrace.spark.checkpoint import running_requests
+
+    request(running_requests(checkpoint or out / "_checkpoint"), record)
+    Console().print("done: from the next micro-batch on")
+
+
 @app.command()
 def explain(file: SqlFile, settings: Sets = None) -> None:
     """Print the shared plan of a file's queries; nothing runs."""
@@ -89,7 +128,8 @@ def explain(file: SqlFile, settings: Sets = None) -> None:
     everything = (*script.queries, *script.explained_queries)
     if not everything:
         raise SourceError(f"{file} has no query to explain")
-    sys.stdout.write(explain_plan(share(script.catalog, everything), chosen.shards, script.explained or None))
+    plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
+    sys.stdout.write(explain_plan(plan, chosen, script.explained or None))
 
 
 @app.command()
@@ -152,8 +192,9 @@ def _given(given: list[str] | None) -> Iterator[tuple[str, str]]:
 
 def _print_explained(script: Script, settings: Settings, console: Console) -> None:
     if script.explained or script.explained_queries:
-        plan = share(script.catalog, (*script.queries, *script.explained_queries))
-        console.print(explain_plan(plan, settings.shards, script.explained), markup=False, highlight=False)
+        everything = (*script.queries, *script.explained_queries)
+        plan = share(script.catalog, with_shared_sink(everything, settings.shared_sink))
+        console.print(explain_plan(plan, settings, script.explained), markup=False, highlight=False)
 
 
 @contextmanager

@@ -84,6 +84,75 @@ def _path(text: str) -> str:
     return text
 
 
+def parse_sink_name(text: str) -> str:
+    """A shared sink's name, which is a directory's too.
+
+    >>> parse_sink_name("alerts")
+    'alerts'
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", text):
+        raise SettingError(f"{text!r} is not a name: write letters, digits and _, a letter first, such as 'alerts'")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a micro-batch may spend: a time or a number of probes, one of them."""
+
+    time_us: int | None = None
+    probes: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.probes} probes" if self.time_us is None else format_duration(self.time_us)
+
+
+def parse_budget(text: str) -> Budget | None:
+    """A budget as written; ``none`` is none.
+
+    >>> str(parse_budget("400 ms")), str(parse_budget("5000 probes")), parse_budget("none")
+    ('400 milliseconds', '5000 probes', None)
+    """
+    if text.strip().lower() == "none":
+        return None
+    match = re.fullmatch(r"\s*(\d+)\s*(?:probes?)?\s*", text, re.IGNORECASE)
+    try:
+        budget = Budget(probes=int(match.group(1))) if match else Budget(time_us=parse_duration(text))
+    except SettingError:
+        budget = Budget(time_us=0)
+    if not (budget.probes or budget.time_us):
+        raise SettingError(f"{text!r} is not a budget: write a time, such as '400 ms', a number of probes, or none")
+    return budget
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSize:
+    """How much is scheduled together: a stretch of event time or a number of rows, one of them."""
+
+    span_us: int | None = None
+    rows: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows" if self.span_us is None else format_duration(self.span_us)
+
+
+def parse_block(text: str) -> BlockSize | None:
+    """A block's size as written; ``none``: all that is released.
+
+    >>> str(parse_block("1 row")), str(parse_block("100 ms"))
+    ('1 rows', '100 milliseconds')
+    """
+    if text.strip().lower() == "none":
+        return None
+    match = re.fullmatch(r"\s*(\d+)\s*(?:rows?)?\s*", text, re.IGNORECASE)
+    try:
+        size = BlockSize(rows=int(match.group(1))) if match else BlockSize(span_us=parse_duration(text))
+    except SettingError:
+        size = BlockSize(span_us=0)
+    if not (size.rows or size.span_us):
+        raise SettingError(f"{text!r} is no size of blocks: write a time, such as '100 ms', a number of rows, or none")
+    return size
+
+
 def _setting(default: Any, parse: Callable[[str], Any], text: str, show: Callable[[Any], str] = str) -> Any:
     return field(default=default, metadata={"parse": parse, "text": text, "show": show})
 
@@ -116,8 +185,37 @@ class Settings:
         1000, _whole(1, 10**6), "files of one stream in a micro-batch, unless the stream sets its own"
     )
     merge_fanout: int = _setting(4, _whole(2, 64), "segments of one size that are merged into one of the next")
+    policy: str = _setting(
+        "mqt",
+        _one_of("lwo", "swf", "mqt"),
+        "which scan comes next when a budget does not do for all: largest window only, smallest window first, "
+        "maximum query throughput",
+    )
+    budget: Budget | None = _setting(  # noqa: RUF009 - a field, as the others
+        None,
+        parse_budget,
+        "what a micro-batch may spend on joins: a time, such as 400 ms, or a number of probes; what is left goes on in "
+        "the next; by default everything is done at once",
+    )
+    backlog_limit: int = _setting(
+        1_000_000,
+        _whole(1, 10**12),
+        "tuples that may wait for their turn; beyond it the budget is overrun, so that sources wait: nothing is lost",
+    )
+    block: BlockSize | None = _setting(  # noqa: RUF009 - likewise
+        None,
+        parse_block,
+        "tuples that are scheduled together: a stretch of event time, such as 100 ms, or, on one shard, a number of "
+        "rows; by default all that a micro-batch releases",
+    )
+    join_method: str = _setting(
+        "index", _one_of("index", "nested_loops"), "how partners are found; the answers are the same"
+    )
     compression: str = _setting(
         "snappy", _one_of("snappy", "zstd", "lz4", "none"), "codec of the Parquet files written"
+    )
+    shared_sink: str | None = _setting(
+        None, parse_sink_name, "the shared sink of all queries without INTO; by default each has files of its own", str
     )
     console_rows: int = _setting(10, _whole(1, 1000), "rows of a micro-batch that the console sink prints")
 

@@ -158,8 +158,8 @@ def _table(history: Sequence[RunStats]) -> Table:
             query.window,
             f"{last.results:,}",
             format_rate(_results_per_s(history, query.name)),
-            format_ms(last.latency_p50_ms),
-            format_ms(last.latency_p99_ms),
+            format_ms(last.response_p50_ms),
+            format_ms(last.response_p99_ms),
         )
     return table
 
@@ -223,8 +223,8 @@ def _plot_results(axes: Any, history: Sequence[RunStats]) -> None:
 def _plot_latency(axes: Any, last: RunStats) -> None:
     places = range(len(QUERIES))
     queries = [_query(last, query.name) for query in QUERIES]
-    p50_s = [_in_seconds(query.latency_p50_ms) for query in queries]
-    p99_s = [_in_seconds(query.latency_p99_ms) for query in queries]
+    p50_s = [_in_seconds(query.response_p50_ms) for query in queries]
+    p99_s = [_in_seconds(query.response_p99_ms) for query in queries]
     axes.vlines(places, p50_s, p99_s, color="#999999", linewidth=2, zorder=1)
     axes.scatter(places, p50_s, color="#0072B2", marker="o", s=50, label="median", zorder=2)
     axes.scatter(places, p99_s, color="#D55E00", marker="^", s=50, label="99th percentile", zorder=2)

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueryStats:
-    """A query's results; latency is from its newest tuple's arrival to the release of the micro-batch."""
+    """A query's results; response is from a result's newest tuple's arrival to the release of the micro-batch."""
 
     query: str
     results: int = 0
     results_per_s: float = 0.0
-    latency_p50_ms: float | None = None
-    latency_p99_ms: float | None = None
+    response_p50_ms: float | None = None
+    response_p99_ms: float | None = None
+    response_mean_ms: float | None = None
+    response_max_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,26 @@ class StreamStats:
 
 @dataclass(frozen=True, slots=True)
 class ShardStats:
-    """What a shard holds now: tuples in windows, tuples waiting for progress, and the bytes of both."""
+    """What a shard holds now: tuples in windows (the join buffers), tuples waiting for progress, and the bytes of both;
+    tuples waiting for their turn, the bytes of all that waits (the input buffers), and of results that wait for a
+    window to be done (the output buffers)."""
 
     shard: int
     held_tuples: int = 0
     waiting_tuples: int = 0
     held_bytes: int = 0
+    pending_tuples: int = 0
+    input_bytes: int = 0
+    output_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStats:
+    """How many tuples, over all shards, wait to scan a window next."""
+
+    group: str
+    window: str
+    backlog_tuples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +68,10 @@ class RunStats:
     shards: tuple[ShardStats, ...] = ()
     batch_ms: float = 0.0
     stage_ms: tuple[tuple[str, float], ...] = ()
+    windows: tuple[WindowStats, ...] = ()
+    probes: int = 0
+    """Spent by the last micro-batch."""
+    probes_allowed: int | None = None
+    """Its budget; None: there is none."""
+    throttled_batches: int = 0
+    """Micro-batches that overran their budget because too much was waiting."""

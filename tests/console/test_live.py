@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from headrace.console.live import LiveView, line, render
-from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats
+from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats, WindowStats
 
 GOLDEN = Path(__file__).with_name("live_80.txt")
 
@@ -18,7 +18,7 @@ STATS = RunStats(
     batches=1042,
     elapsed_s=754.3,
     queries=(
-        QueryStats("hot_and_wet", 1_234_567, 1830.4, 431.7, 1_250.2),
+        QueryStats("hot_and_wet", 1_234_567, 1830.4, 431.7, 1_250.2, 502.1, 1_999.9),
         QueryStats("a_query_with_a_name_that_is_much_too_long_for_its_column", 98_765_432_109, 12.34, 7.3, 14_000.0),
         QueryStats("nothing_yet"),
     ),
@@ -26,7 +26,7 @@ STATS = RunStats(
         StreamStats("temperature", 7_543_000, 10_000.0, 12, 0),
         StreamStats("humidity", 7_541_210, 9_998.2, 0, 3),
     ),
-    shards=(ShardStats(0, 5_987_000, 812, 191_584_000), ShardStats(1, 6_012_344, 0, 840)),
+    shards=(ShardStats(0, 5_987_000, 812, 191_584_000, 40, 2_500, 2_000_000), ShardStats(1, 6_012_344, 0, 840)),
     batch_ms=612.4,
     stage_ms=(("read", 20.1), ("pack", 31.0), ("restore", 4.25), ("step", 380.0), ("write", 90.9)),
 )
@@ -48,6 +48,16 @@ def test_no_row_is_wider_than_80_columns_and_no_number_is_cut(width: int) -> Non
     assert max(len(row) for row in shown.splitlines()) <= 80
     for number in ("1,234,567", "98,765,432,109", "7,543,000", "182.7 MiB", "14.0 s", "1,250 ms"):
         assert number in shown
+
+
+def test_with_a_budget_the_backlog_of_each_window_is_shown() -> None:
+    windows = (WindowStats("a(k) = b(k)", "1 second"), WindowStats("a(k) = b(k)", "10 minutes", 12_345))
+    busy = replace(STATS, windows=windows, probes=900, probes_allowed=1000, throttled_batches=2)
+    shown = text_of(busy)
+    assert "900 of 1,000 probes, 2 throttled" in shown
+    assert "12,345" in shown
+    assert "10 minutes of a(k) = b(k)" in shown
+    assert line(busy).endswith(" held, 12,345 waiting for their turn")
 
 
 def test_a_long_table_says_how_much_it_leaves_out() -> None:

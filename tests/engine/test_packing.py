@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from engine_cases import Row
 
-from headrace.engine.events import UNORDERED, Arrival, ProgressMade, StreamsEnded
+from headrace.engine.events import UNORDERED, Arrival, BlockArrived, ProgressMade, StreamsEnded
 from headrace.engine.packing import CORRUPT, ORDER, ORDER_SHIFT, Envelope, Kind, Packer, dead_letters_from
 from headrace.engine.segments import KEY, NUMBER, unpack_batch
+from headrace.engine.waiting import SEAT
 from headrace.errors import InvariantError
 from headrace.model import Catalog, Stream, StreamId
 from headrace.plan.sharing import SharedPlan, share
@@ -151,6 +152,40 @@ def test_rows_are_numbered_only_where_one_stream_is_joined_on_two_keys() -> None
     assert sum(NUMBER not in batch.schema.names for batch in sent) == 2
 
 
+def test_where_rows_are_counted_every_shard_gets_the_whole_chunks_times_and_its_rows_seats() -> None:
+    """A window of rows is over the whole stream: also over what is filtered out, or has no key, or goes elsewhere."""
+    counted = plan("SELECT s.id FROM a s, b t WHERE s.k = t.k AND s.x > 0 WINDOW 3 ROWS", "SELECT id FROM a")
+    rows = [cases.row(3, 0, x=1.0), cases.row(2, 1, x=-1.0), cases.row(4, 2, k=None, x=1.0), cases.row(4, 3, x=1.0)]
+    sent = of(Kind.ROWS, pack(counted, rows, orders=[1] * 4, shards=3))
+    joined, scanned = [one for one in sent if one.group == 0], [one for one in sent if one.group == 1]
+    assert sorted(one.shard for one in joined) == [0, 1, 2]
+    assert [one.times for one in scanned] == [b""] * len(scanned)
+    seats = []
+    for one in joined:
+        event = one.event(counted)
+        assert isinstance(event, BlockArrived)
+        assert event.chunk_us is not None
+        assert (event.chunk_us - one.first_us).tolist() == [second * cases.SECOND_US for second in (1, 0, 2, 2)]
+        seats += list(zip(ids(one), event.batch.column(SEAT).to_pylist(), strict=True))
+    assert sorted(seats) == [(0, 0), (3, 3)]
+
+
+def test_a_row_late_in_its_chunk_has_no_seat() -> None:
+    counted = plan("SELECT s.id FROM a s, b t WHERE s.k = t.k WINDOW 3 ROWS")
+    (sent,) = of(Kind.ROWS, pack(counted, [cases.row(5, 0), cases.row(1, 1), cases.row(6, 2)], orders=[1] * 3))
+    event = sent.event(counted)
+    assert isinstance(event, BlockArrived)
+    assert event.chunk_us is not None
+    assert len(event.chunk_us) == 2
+    assert event.batch.column(SEAT).to_pylist() == [0, 1]
+
+
+def test_a_join_without_an_equality_is_on_one_shard() -> None:
+    theta = plan("SELECT s.id FROM a s, b t WHERE s.x < t.x WINDOW 1 SECOND")
+    sent = of(Kind.ROWS, pack(theta, [cases.row(1, i, i) for i in range(9)], shards=3))
+    assert [(len(ids(one))) for one in sent] == [9]
+
+
 def test_a_scans_rows_are_dealt_round() -> None:
     packer = Packer(SCAN, CATALOG.get(A), 3)
     shares: dict[int, list[int]] = {0: [], 1: [], 2: []}
@@ -181,7 +216,7 @@ def test_equal_keys_of_both_streams_go_to_one_shard_and_no_row_to_two() -> None:
 def test_an_envelope_says_what_a_shard_is_told() -> None:
     packed = pack(SCAN, [cases.row(0, 0)], orders=[7])
     (beat,) = of(Kind.HEARTBEAT, packed)
-    assert beat.event(SCAN) == ProgressMade(A, Arrival(7, beat.first_us), beat.newest_us)
+    assert beat.event(SCAN) == ProgressMade(A, Arrival(7, beat.first_us), beat.newest_us, beat.oldest_us, rows=1)
     assert Envelope(0, Kind.END).event(SCAN) == StreamsEnded()
     for kind in (Kind.DEAD, Kind.TALLY):
         with pytest.raises(InvariantError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.engine import window
 from headrace.engine.events import CacheSegment, DropSegment, KeepSegment
-from headrace.engine.segments import KEY, Layout, Segment, build_segment
+from headrace.engine.segments import KEY, PLACE, Layout, Segment, build_segment
 from headrace.engine.window import Collected, Run, Serial, WindowStore, open_run
 
 LAYOUT = Layout("ts")
@@ -171,6 +171,18 @@ def test_a_run_more_than_half_dead_is_trimmed() -> None:
     (run,) = held.store.runs
     assert ids(run) == [3]
     assert ids(held.reopened(run)) == [3]
+
+
+def test_where_windows_are_of_rows_a_part_goes_when_its_newest_place_is_out_of_reach() -> None:
+    held = Held.empty()
+    for place in (3, 7):
+        one = segment((place, 1, place))
+        placed = one.batch.append_column(PLACE, pa.array([place], pa.int64()))
+        held.store.insert(replace(one, batch=placed), PLAN)
+    assert held.store.expire_before(None, 3) == 0
+    assert held.store.expire_before(3, 8) == 0, "a stream that is looked at both ways stays for either"
+    assert held.store.expire_before(None, 4) == 1
+    assert held.store.expire_before(8, 8) == 1
 
 
 def test_clearing_lets_go_of_everything() -> None:

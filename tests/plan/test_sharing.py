@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.errors import PlanError
 from headrace.model import Catalog, QueryId
-from headrace.plan.queries import Output, Query, Source
+from headrace.plan.queries import Extent, Measure, Query, Source, within_us
 from headrace.plan.sharing import (
     Delivery,
     Group,
@@ -88,7 +90,50 @@ def test_several_equalities_are_one_key_in_whatever_order() -> None:
 def test_windows_are_the_bands_bounds() -> None:
     windows = ("5 SECONDS", "1 SECOND", "5 SECONDS", "0 SECONDS")
     group = only_group(*(joined("a.k = b.k", window=window) for window in windows))
-    assert group.windows_us == (0, 1_000_000, 5_000_000)
+    assert group.windows == ((0, 0), (1_000_000, 1_000_000), (5_000_000, 5_000_000))
+
+
+def test_windows_of_each_stream_share_and_a_window_that_holds_another_comes_after_it() -> None:
+    group = only_group(
+        joined("a.k = b.k", window="5 SECONDS"),
+        joined("a.k = b.k", window="1 SECOND", streams="t a [RANGE 7 SECONDS], h b"),
+        joined("a.k = b.k", window="1 SECOND", streams="h b, t a [RANGE 0 SECONDS]"),
+        joined("a.k = b.k", window="1 SECOND"),
+    )
+    assert group.windows == ((0, 1_000_000), (1_000_000,) * 2, (7_000_000, 1_000_000), (5_000_000,) * 2)
+    assert group.counts_rows == (False, False)
+
+
+def test_windows_of_time_and_of_rows_are_groups_of_their_own() -> None:
+    windows = ("5 SECONDS", "5 ROWS", "7 ROWS")
+    plan = plan_of(
+        *(joined("a.k = b.k", window=one) for one in windows),
+        joined("a.k = b.k", window="5 ROWS", streams="h b [RANGE 2 SECONDS], t a"),
+    )
+    times, rows, mixed = plan.groups
+    assert [one.signature for one in plan.groups] == [
+        "t(k) = h(k)",
+        "t(k) = h(k) by rows, rows",
+        "t(k) = h(k) by rows, time",
+    ]
+    assert (times.windows, rows.windows, mixed.windows) == (
+        ((5_000_000, 5_000_000),),
+        ((5, 5), (7, 7)),
+        ((5, 2_000_000),),
+    )
+    assert [one.counts_rows for one in plan.groups] == [(False, False), (True, True), (True, False)]
+
+
+def test_both_inputs_of_one_stream_are_counted_if_either_side_is() -> None:
+    assert only_group(joined("a.k = b.n", window="5 SECONDS", streams="t a, t b [ROWS 3]")).counts_rows == (True, True)
+
+
+def test_streams_without_an_equality_are_one_key() -> None:
+    group = only_group(joined("a.x < b.x"), joined("a.n <> b.n", window="1 HOUR"))
+    assert group.signature == "t x h"
+    assert [one.keys for one in group.inputs] == [(), ()]
+    assert (group.key_form, group.verified) == (KeyForm.EXACT, ())
+    assert [conditions_text(one.residual, ("a", "b")) for one in group.classes] == ["(a.x < b.x)", "(a.n <> b.n)"]
 
 
 def test_queries_over_one_stream_share_its_scan() -> None:
@@ -186,7 +231,7 @@ def test_queries_that_differ_only_in_their_window_are_one_class() -> None:
         joined("a.k = b.k") + " INTO (connector = 'count')",
     )
     assert members(group) == [["q1", "q2"], ["q3"], ["q4"], ["q5"], ["q6"]]
-    assert group.classes[0].windows_us == (5_000_000, 3_600_000_000)
+    assert group.classes[0].windows == ((5_000_000,) * 2, (3_600_000_000,) * 2)
     assert [cls.delivery for cls in group.classes[-2:]] == [Delivery.ROWS, Delivery.COUNT]
 
 
@@ -195,6 +240,25 @@ def test_every_query_is_in_one_class_and_has_its_sink() -> None:
     found = [name for group in plan.groups for names in members(group) for name in names]
     assert sorted(found) == ["q1", "q2", "q3"] == sorted(plan.queries)
     assert dict(plan.sinks)[QueryId("q3")] == (("connector", "count"),)
+
+
+def test_a_query_is_known_by_its_name_and_all_it_asks_for_whatever_is_beside_it() -> None:
+    query = joined("a.k = b.k AND a.x > 3")
+    others = [
+        joined("a.k = b.k AND a.x > 3", window="6 SECONDS"),
+        joined("a.k = b.k AND a.x > 4"),
+        joined("a.k = b.k AND a.x > 3", columns="a.x"),
+        query + " INTO (connector = 'count')",
+    ]
+    assert len({identity(one) for one in (query, *others)}) == 5
+    assert identity(query, joined("a.k = b.k")) == identity(query)
+    assert identity(joined("3 < a.x AND a.x > 3 AND b.k = a.k", streams="h b, t a")) != identity(query)
+    assert identity(query).startswith("q1-")
+
+
+def identity(*selects: str) -> str:
+    """Of the first of these queries."""
+    return plan_of(*selects).groups[0].classes[0].members[0].identity
 
 
 # --- keys
@@ -220,13 +284,26 @@ def test_other_keys_are_hashed_and_compared_by_value(condition: str) -> None:
 
 def test_queries_that_cannot_be_planned_are_refused() -> None:
     (query,) = read_script(f"CREATE QUERY q AS {joined('a.k = b.k')}", CATALOG).queries
-    three = Query(
-        query.name, (*query.sources, Source(query.sources[0].stream, "c")), query.conditions, query.outputs, 1
-    )
-    unlinked = Query(query.name, query.sources, (), (Output("x", query.outputs[0].expression),), 1)
-    for queries, text in (((query, query), "same name"), ((three,), "joins 3 streams"), ((unlinked,), "no equality")):
+    sources = (*query.sources, Source(query.sources[0].stream, "c"))
+    three = Query(query.name, sources, query.conditions, query.outputs, within_us(1, 3))
+    for queries, text in (((query, query), "same name"), ((three,), "joins 3 streams")):
         with pytest.raises(PlanError, match=text):
             share(CATALOG, queries)
+
+
+@pytest.mark.parametrize(
+    ("windows", "text"),
+    [
+        ((), "without a window"),
+        (within_us(1, 1), "1 windows for 2 streams"),
+        (within_us(-1), "too small"),
+        ((Extent(Measure.ROWS, 0), Extent(Measure.TIME, 0)), "too small"),
+    ],
+)
+def test_a_query_whose_windows_mean_nothing_cannot_exist(windows: tuple[Extent, ...], text: str) -> None:
+    (query,) = read_script(f"CREATE QUERY q AS {joined('a.k = b.k')}", CATALOG).queries
+    with pytest.raises(PlanError, match=text):
+        replace(query, windows=windows)
 
 
 def test_no_queries_are_a_plan_without_groups() -> None:

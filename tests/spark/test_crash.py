@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -14,8 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from streams import Feed, answers, assert_answers, assert_in_order, cut, dead_letters, declare, output, readings
 
+from headrace.spark.changes import Changes
+from headrace.spark.checkpoint import open_checkpoint
 from headrace.spark.envelopes import REPORT_DDL
 from headrace.spark.metrics import RunMetrics
+from headrace.spark.pacing import Pacer
 from headrace.spark.pipeline import Router, Sinks
 
 pytestmark = pytest.mark.spark
@@ -57,18 +61,20 @@ class Watcher:
 
 
 def batches(out: Path) -> int:
-    return len(list(out.glob("far/micro_batch=*")))
+    return len(list(out.glob("near/micro_batch=*")))
 
 
 def commits(out: Path) -> int:
     return len(list((out / "_checkpoint" / "spark" / "commits").glob("[0-9]*")))
 
 
-def test_killed_and_started_again_until_it_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", ["", "SET budget = '60 probes'; SET block = '10 s';"], ids=["all", "backlog"])
+def test_killed_and_started_again_until_it_ends(tmp_path: Path, settings: str) -> None:
+    """Also in the middle of a backlog: what waits for its turn is kept, and the order too."""
     chance = random.Random(20260131)
     a, b = Feed(tmp_path / "a"), Feed(tmp_path / "b")
     text = (
-        "SET shards = 3;"
+        f"SET shards = 3;{settings}"
         + declare("temperature", a, max_files_per_batch="1", max_delay="1 second")
         + declare("humidity", b, max_files_per_batch="1")
         + "".join(
@@ -121,7 +127,9 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
         )
 
     sinks = Sinks(out, {"q": out / "q", "r": out / "r"}, {}, {}, 10)
-    router = Router(sinks, "0" * 32, RunMetrics(("q", "r"), (), 1, 0.0), Console())
+    checkpoint = open_checkpoint(tmp_path / "checkpoint", (), (0,))
+    metrics = RunMetrics(("q", "r"), (), {}, 1, 0.0)
+    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes())
     router(reports(1), 4)
     before = {path: path.stat().st_ino for path in out.rglob("*.parquet")}
     assert len(before) == 2
@@ -130,4 +138,6 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
     assert output(out / "q") == [(0,), (1,), (2,)]
 
 
-TOLD = '{"arrived": {}, "read": [], "late": {}, "held": [0, 0, 0], "stage_ms": {}}'
+TOLD = json.dumps(
+    {"arrived": {}, "read": [], "late": {}, "held": [0] * 6, "stage_ms": {}, "backlog": {}, "spent": 0, "over_limit": 0}
+)

@@ -73,8 +73,8 @@ class GoneQuery:
 
 def test_death_of_sparks_process_is_told_and_everything_is_left_tidy(tmp_path: Path) -> None:
     left: list[str] = []
-    metrics = RunMetrics(("q",), (), 1, 0.0)
-    run = Run(GoneQuery(), "", metrics, Checkpoint(tmp_path, "one", (0,)), lambda: left.append("left"), once=False)
+    metrics = RunMetrics(("q",), (), {}, 1, 0.0)
+    run = Run(GoneQuery(), None, metrics, Checkpoint(tmp_path, "one", (0,)), lambda: left.append("left"), once=False)
     with pytest.raises(HeadraceError, match="Spark's process has ended") as told:
         run.wait(10)
     assert told.value.exit_code == 1

@@ -19,12 +19,12 @@ from streams import READINGS, Row, answers, at, cut, readings
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Kind, Packer, dead_letters_from
 from headrace.engine.segments import unpack_batch
-from headrace.engine.shard import ShardOptions
 from headrace.errors import StateError
 from headrace.model import StreamId
 from headrace.plan.sharing import share
 from headrace.spark.cache import SegmentCache
 from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, to_arrow
+from headrace.spark.orders import Orders, Work
 from headrace.spark.processor import ShardProcessor
 from headrace.spark.step import HostOptions
 from headrace.sql import read_script
@@ -50,15 +50,15 @@ class Host:
         self.cache = directory / "cache"
         options = HostOptions(
             labels=(LABEL,),
-            shard=ShardOptions(),
             cache=SegmentCache(self.cache, "one", limit_bytes),
+            orders=Orders(str(directory / "orders")),
             out=str(directory),
-            staged=frozenset(self.plan.queries) if staged else frozenset(),
-            called=frozenset() if staged else frozenset(self.plan.queries),
             compression="zstd",
             console_rows=10,
         )
-        self.tester = TwsTester(ShardProcessor(self.plan, options))
+        queries = frozenset(self.plan.queries)
+        work = Work(self.plan, queries if staged else frozenset(), frozenset() if staged else queries)
+        self.tester = TwsTester(ShardProcessor(work, options))
         self.rows: dict[str, list[tuple[Any, ...]]] = {query: [] for query in self.plan.queries}
         self._files = 0
 

@@ -27,7 +27,7 @@ WORDS = [
     "USE", "COPY", "BEGIN", "COMMIT", "IF", "CONCAT", "COALESCE", "UPPER", "SUBSTRING", "TRIM", "YEAR",
     "DATE_TRUNC", "MOD", "COUNT", "MAX", "second", "minutes", "hour", "days", "rows", "a", "b", "temperature",
     "humidity", "a.value", "b.value", "a.location_id", "b.location_id", "location_id", "value", "name", "ts", "d",
-    "shards", "connector", "files", "generator", "path", "format",
+    "shards", "connector", "files", "generator", "path", "format", "[ROWS 5]", "[RANGE 1 s]",
 ]  # fmt: skip
 MARKS = [
     *"()[]{}.,;=<>+-*/%!|&^~?:@#$\\",
@@ -105,6 +105,22 @@ def test_word_soup_behind_a_good_query_is_read_or_refused(text: str) -> None:
 @given(EXPRESSIONS, EXPRESSIONS)
 def test_any_expression_is_read_or_refused(output: str, condition: str) -> None:
     read_or_refuse(f"SELECT {output} FROM temperature a, humidity b WHERE {condition} AND TRUE WINDOW 1 MINUTE")
+
+
+WINDOW_PARTS = st.sampled_from([
+    "[", "[", "]", "]", "RANGE", "RANGE", "ROWS", "ROWS", "TUPLES", "WINDOW", "5", "1", "0", "-", ".", "1.5", "1e3",
+    "(", ")", ",", "'5 seconds'", "SECONDS", "minutes", "AS", "a", "b", "`rows`", "humidity", "JOIN", "ON", "WHERE",
+])  # fmt: skip
+WINDOW_SOUP = st.lists(WINDOW_PARTS, max_size=8).map(" ".join)
+BRACKETS = st.one_of(st.sampled_from(["", "[ROWS 5]", "[RANGE 5 s]", "[RANGE '5 s'] [ROWS 5]", "[ROWS]"]), WINDOW_SOUP)
+CLAUSES = st.one_of(st.sampled_from(["", "", "WINDOW 1 MINUTE", "WINDOW 5 ROWS", "WINDOW 5"]), WINDOW_SOUP)
+
+
+@settings(max_examples=600, deadline=None)
+@given(BRACKETS, BRACKETS, CLAUSES)
+def test_windows_are_read_or_refused(first: str, second: str, last: str) -> None:
+    script = read_or_refuse(f"SELECT a.ts FROM temperature {first} a, humidity b {second} WHERE TRUE {last}")
+    assert script is None or all(len(query.windows) == len(query.sources) for query in script.queries)
 
 
 @settings(max_examples=300, deadline=None)

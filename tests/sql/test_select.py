@@ -1,4 +1,4 @@
-"""What a SELECT means: sources, window, outputs, conditions."""
+"""What a SELECT means: sources, outputs, conditions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from headrace.model import BIGINT, DATE, DOUBLE, INT, INTERVAL, STRING, TIMESTAMP, decimal
 from headrace.plan.expressions import ColumnRef, Expression, Literal, render
-from headrace.plan.queries import Query, Source
+from headrace.plan.queries import Query, Source, within_us
 from headrace.sql import read_script
 
 STREAMS = """CREATE STREAM t
@@ -46,30 +46,14 @@ def test_comma_join_and_join_on_are_the_same_query() -> None:
     assert one == other
     assert one.sources == (Source("t", "a"), Source("h", "b"))  # type: ignore[arg-type]
     assert [shown(one, condition) for condition in one.conditions] == ["(a.k = b.k)", "(a.v > 30.0e0)"]
-    assert one.window_us == 60_000_000
-
-
-@pytest.mark.parametrize(
-    ("written", "microseconds"),
-    [
-        ("1 min", 60_000_000), ("10 mins", 600_000_000), ("1 MINUTE", 60_000_000), ("1.5 Hours", 5_400_000_000),
-        (".5 s", 500_000), ("0 seconds", 0), ("250 ms", 250_000), ("7 microseconds", 7), ("2 d", 172_800_000_000),
-        ("1min", 60_000_000), ("'90 sec'", 90_000_000), ("1 hr", 3_600_000_000), ("3 us", 3),
-    ],
-)  # fmt: skip
-def test_window_in_any_unit(written: str, microseconds: int) -> None:
-    assert bound(f"SELECT v FROM t WHERE v > 1 WINDOW {written}").window_us == microseconds
-
-
-def test_single_stream_needs_no_window() -> None:
-    assert bound("SELECT v FROM t").window_us is None
+    assert one.windows == within_us(60_000_000)
 
 
 def test_window_is_a_column_where_a_value_stands() -> None:
     catalog = read_script("CREATE STREAM s (`window` INT, ts TIMESTAMP) WITH (connector = 'generator')").catalog
     (query,) = read_script("SELECT s.window FROM s WHERE s.window > 1 WINDOW 1 s", catalog).queries
     assert query.outputs[0].name == "window"
-    assert query.window_us == 1_000_000
+    assert query.windows == within_us(1_000_000, sources=1)
 
 
 def test_self_join_reads_the_stream_twice() -> None:
@@ -186,4 +170,4 @@ def test_quoted_names_are_names() -> None:
 
 def test_into_comes_after_window() -> None:
     query = bound("SELECT v FROM t WHERE v > 1 WINDOW 1 s INTO (connector = 'console')")
-    assert (query.window_us, query.into) == (1_000_000, (("connector", "console"),))
+    assert (query.windows, query.into) == (within_us(1_000_000, sources=1), (("connector", "console"),))

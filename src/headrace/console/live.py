@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats
+from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats, WindowStats
 
 ROWS = 20
 """Rows of a table; more do not fit on a screen with three of them."""
@@ -32,7 +32,9 @@ _T = TypeVar("_T")
 
 def render(stats: RunStats, rows: int = ROWS) -> RenderableType:
     """The snapshot as a header and three tables."""
-    tables = (_queries(stats.queries, rows), _streams(stats.streams, rows), _shards(stats.shards, rows))
+    tables = [_queries(stats.queries, rows), _streams(stats.streams, rows), _shards(stats.shards, rows)]
+    if stats.probes_allowed is not None:
+        tables.insert(1, _windows(stats.windows, rows))
     return Constrain(Group(_header(stats), *tables), WIDTH)
 
 
@@ -46,10 +48,12 @@ def line(stats: RunStats) -> str:
     results, results_per_s = sum(q.results for q in stats.queries), sum(q.results_per_s for q in stats.queries)
     held = sum(shard.held_tuples + shard.waiting_tuples for shard in stats.shards)
     left_out = _left_out(stats.streams)
+    backlog = sum(window.backlog_tuples for window in stats.windows)
+    waiting = f", {backlog:,} waiting for their turn" if stats.probes_allowed is not None else ""
     return (
         f"{format_elapsed(stats.elapsed_s)}: {stats.batches:,} micro-batches, last {format_ms(stats.batch_ms)}; "
         f"{tuples:,} tuples in ({format_rate(tuples_per_s)}/s){left_out}, "
-        f"{results:,} results out ({format_rate(results_per_s)}/s), {held:,} held"
+        f"{results:,} results out ({format_rate(results_per_s)}/s), {held:,} held{waiting}"
     )
 
 
@@ -67,6 +71,9 @@ def _header(stats: RunStats) -> Text:
         ("headrace", "bold"),
         f"   {stats.batches:,} micro-batches   {format_elapsed(stats.elapsed_s)}   last {format_ms(stats.batch_ms)}",
     )
+    if stats.probes_allowed is not None:
+        throttled = f", {stats.throttled_batches:,} throttled" if stats.throttled_batches else ""
+        text.append(f"\n{stats.probes:,} of {stats.probes_allowed:,} probes{throttled}")
     if stats.stage_ms:
         stages = ", ".join(f"{name} {format_ms(ms)}" for name, ms in stats.stage_ms)
         text.append(f"\n{stages}", style="dim")
@@ -74,14 +81,11 @@ def _header(stats: RunStats) -> Text:
 
 
 def _queries(queries: Sequence[QueryStats], rows: int) -> Table:
-    table = _table("query", "results", "results/s", "p50", "p99")
+    table = _table("query", "results", "per s", "mean", "p50", "p99", "longest")
     for query in _shown(queries, rows):
+        responses = (query.response_mean_ms, query.response_p50_ms, query.response_p99_ms, query.response_max_ms)
         table.add_row(
-            query.query,
-            f"{query.results:,}",
-            format_rate(query.results_per_s),
-            format_ms(query.latency_p50_ms),
-            format_ms(query.latency_p99_ms),
+            query.query, f"{query.results:,}", format_rate(query.results_per_s), *(format_ms(ms) for ms in responses)
         )
     return _with_rest(table, len(queries), rows)
 
@@ -99,22 +103,31 @@ def _streams(streams: Sequence[StreamStats], rows: int) -> Table:
     return _with_rest(table, len(streams), rows)
 
 
+def _windows(windows: Sequence[WindowStats], rows: int) -> Table:
+    table = _table("window", "backlog")
+    for window in _shown(windows, rows):
+        table.add_row(f"{window.window} of {window.group}", f"{window.backlog_tuples:,}")
+    return _with_rest(table, len(windows), rows)
+
+
 def _shards(shards: Sequence[ShardStats], rows: int) -> Table:
-    table = _table("shard", "held tuples", "waiting", "bytes")
+    table = _table("shard", "held tuples", "waiting", "bytes", "input", "output")
     for shard in _shown(shards, rows):
         table.add_row(*_shard_cells(shard))
     return _with_rest(table, len(shards), rows)
 
 
 def _shard_cells(shard: ShardStats) -> tuple[str, ...]:
-    return str(shard.shard), f"{shard.held_tuples:,}", f"{shard.waiting_tuples:,}", _bytes(shard.held_bytes)
+    waiting = shard.waiting_tuples + shard.pending_tuples
+    sizes = (shard.held_bytes, shard.input_bytes, shard.output_bytes)
+    return str(shard.shard), f"{shard.held_tuples:,}", f"{waiting:,}", *(_bytes(size) for size in sizes)
 
 
 def _table(name: str, *numbers: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, header_style="bold")
-    table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1, min_width=12)
     for number in numbers:
-        table.add_column(number, justify="right", no_wrap=True, min_width=9)
+        table.add_column(number, justify="right", no_wrap=True, min_width=7)
     return table
 
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from headrace.engine.keys import Int64s
 from headrace.model import QueryId, StreamId
 
 UNORDERED = -1
@@ -28,17 +29,21 @@ class ProgressMade:
     stream: StreamId
     arrival: Arrival
     newest_us: int
+    oldest_us: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BlockArrived:
-    """This shard's rows of a chunk, for one input of one group, in arrival order."""
+    """This shard's rows of a chunk, for one input of one group, in arrival order. ``chunk_us``: the event times of all
+    of the chunk's tuples, where windows are measured in rows; the rows' seats among them are in their batch."""
 
     group: str
     input: int
     arrival: Arrival
     arrived_us: int
     batch: pa.RecordBatch
+    chunk_us: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@
                                                   lo          hi      lo: first with ts >= t - w
                                                                       hi: first that is not before the probe
 
-Owns: ``key_ranges``, ``bisect_within``, ``expand_ranges``. No loop runs over tuples: a bisection's loop runs over the
-bits of the longest range. Cost: O(m log n) for m probes into n rows, then O(matches).
+Owns: ``key_ranges``, ``compared_ranges``, ``bisect_within``, ``expand_ranges``. No loop runs over tuples: a bisection's
+loop runs over the bits of the longest range. Cost: O(m log n) for m probes into n rows (O(m n) by nested loops), then
+O(matches).
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.engine.keys import Int64s
+
+COMPARED_TOGETHER = 1 << 22
+"""Comparisons of nested loops that are made at once: bounds their memory."""
 
 
 def key_ranges(keys: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
@@ -22,6 +26,21 @@ def key_ranges(keys: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
     (array([0, 2, 2]), array([2, 2, 3]))
     """
     return np.searchsorted(keys, probes, side="left"), np.searchsorted(keys, probes, side="right")
+
+
+def compared_ranges(keys: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
+    """The same by nested loops: every probe is compared with every row, a slice of probes at a time.
+
+    >>> compared_ranges(np.array([7, 7, 9]), np.array([7, 8, 9]))
+    (array([0, 2, 2]), array([2, 2, 3]))
+    """
+    low, high = np.empty(len(probes), dtype=np.int64), np.empty(len(probes), dtype=np.int64)
+    together = max(1, COMPARED_TOGETHER // max(len(keys), 1))
+    for begin in range(0, len(probes), together):
+        some = slice(begin, begin + together)
+        low[some] = (keys < probes[some, None]).sum(axis=1)
+        high[some] = low[some] + (keys == probes[some, None]).sum(axis=1)
+    return low, high
 
 
 def bisect_within(values: Int64s, low: Int64s, high: Int64s, bounds: Int64s) -> Int64s:

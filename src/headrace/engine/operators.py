@@ -1,30 +1,63 @@
-"""A group's operator in one shard: waiting rows in, blocks through the join (or straight through), results out.
+"""A group's operator in one shard: waiting rows in, blocks through the windows (or straight through), results out.
+
+      waiting --admit--> blocks --take_turn, as the policy says--> results, held until a window is done --> emitted
+                           \\--first turn--> window (searched by later blocks) --settle--> expired
 
 Owns: :class:`InputState` (what one input holds) and :class:`GroupOperator`. The operator is told how far progress has
-come; it releases what is due, asks the policy which block scans which windows next, and expires what nothing can reach.
-Invariant: after ``advance`` no waiting row is at or before progress, and every held row is within the largest window of
-something that may still come, or shares its part with one that is.
+come; it makes blocks of what is due, takes the turns it is given, and expires what nothing can reach.
+Invariants: after ``admit`` no waiting row is at or before progress; after ``settle`` every held row is within the
+largest window of something that may still come or scan, or shares its part with one that is. Blocks, their weights and
+so the turns follow from heartbeats alone: they are the same on every shard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.blocks import HeldResults, PendingBlock
+from headrace.engine.budget import ProbeBudget
+from headrace.engine.checking import serves
+from headrace.engine.cutting import BlockCut, Heard, boundaries, split_rows, stretches
 from headrace.engine.events import Effect, EmitCount, EmitRows
-from headrace.engine.join import Block, Matches, NewRows, Reach, Space, count_pairs, make_block, scan
-from headrace.engine.output import Cut, Emission, emissions, filtered, serves, weighted_arrivals
-from headrace.engine.policy import JoinPolicy
-from headrace.engine.segments import KEY, Layout, Segment
-from headrace.engine.waiting import Released, WaitingRows
+from headrace.engine.join import (
+    Block,
+    KeySearch,
+    Matches,
+    NewRows,
+    Reach,
+    Sides,
+    Space,
+    comes_late,
+    count_pairs,
+    make_block,
+    scan,
+)
+from headrace.engine.keys import Int64s
+from headrace.engine.matching import key_ranges
+from headrace.engine.output import (
+    Cut,
+    Emission,
+    GroupOutputs,
+    cut_for,
+    filtered,
+    outputs_of,
+    reach_of,
+    weighted_arrivals,
+)
+from headrace.engine.policy import JoinPolicy, LargestWindowOnly, ScanLevel, Turn
+from headrace.engine.releasing import released_from, still_held
+from headrace.engine.segments import KEY, PLACE, SEEN, Layout, Segment, int64s_of
+from headrace.engine.waiting import Counted, Released, WaitingRows
 from headrace.engine.window import Collected, Serial, WindowStore
-from headrace.model import TypeKind
+from headrace.model import QueryId, TypeKind
 from headrace.plan.expressions import ColumnRef
-from headrace.plan.sharing import Delivery, Group, Input, KeyForm, expression_text
+from headrace.plan.queries import Measure
+from headrace.plan.sharing import Delivery, Group, Input, KeyForm, Member, Sizes, expression_text
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,6 +66,9 @@ class Place:
 
     ts_us: int
     position: int
+
+
+END_OF_TIME = Place(2**63 - 1, 2**31)
 
 
 def layout_of(input: Input, key_form: KeyForm) -> Layout:
@@ -67,79 +103,270 @@ class InputState:
         yield from self.waiting.drain()
         yield from self.window.drain()
 
-    def release(self, upto: Place) -> list[Released]:
+    def release(self, upto: Place) -> tuple[list[Released], Counted]:
         return self.waiting.release(upto.ts_us, inclusive=self.position <= upto.position)
 
 
-class GroupOperator:
-    """One group's running state in one shard."""
+@dataclass(frozen=True, slots=True)
+class OperatorOptions:
+    """How a group's work is done; none of it changes an answer."""
 
-    def __init__(self, group: Group, inputs: Sequence[InputState], policy: JoinPolicy, cut: Cut) -> None:
+    cut: Cut = Cut.BANDS
+    policy: type[JoinPolicy] = LargestWindowOnly
+    find: KeySearch = key_ranges
+    block: BlockCut = field(default_factory=BlockCut)
+
+
+class GroupOperator:
+    """One group's running state in one shard. ``since``: from which epoch on each query is served, by identity."""
+
+    def __init__(
+        self,
+        group: Group,
+        inputs: Sequence[InputState],
+        options: OperatorOptions,
+        since: Mapping[str, int],
+        epoch: int,
+    ) -> None:
         self.group = group
         self.inputs = tuple(inputs)
-        self._policy = policy
-        self._cut = cut
+        self.pending: list[PendingBlock] = []
+        self.progress: Place | None = None
+        self.heard = Heard()
+        self.windows = group.windows
+        self._options = options
+        self._since = since
+        self._epoch = epoch
+        self._members = [member for cls in group.classes for member in cls.members]
+        self._delivery = {member.identity: cls.delivery for cls in group.classes for member in cls.members}
+        self._levels = _scan_levels(self.windows, self._members) if group.is_join else []
+        self._policy = options.policy(self._levels) if group.is_join else None
+        self._parts = 0
+        self._finished: list[Effect] = []
 
-    def accept(self, index: int, batch: pa.RecordBatch, arrived_us: int) -> None:
+    @cached_property
+    def _outputs(self) -> GroupOutputs:
+        return outputs_of(self.group.classes, tuple(self.inputs[index].collected for index in self.group.sides))
+
+    # --- taking in
+
+    def accept(self, index: int, batch: pa.RecordBatch, arrived_us: int, chunk_us: Int64s | None) -> None:
         """Takes rows of one input, in arrival order."""
         state = self.inputs[index]
-        state.waiting.add(batch, arrived_us, state.collected)
+        state.waiting.add(batch, arrived_us, state.collected, chunk_us)
 
-    def advance(self, progress: Place | None, reached_us: Sequence[int | None]) -> Iterator[Effect]:
-        """Processes what is due at ``progress``. ``reached_us``: by input, what no future tuple is older than."""
-        if progress is not None:
-            rounds = zip_longest(*(state.release(progress) for state in self.inputs))
-            for part, released in enumerate(rounds):
-                for emission in self._process(released):
-                    yield replace(emission, part=part) if isinstance(emission, EmitRows) else emission
-        if self.group.is_join:
-            self._expire(reached_us)
-        for state in self.inputs:
-            yield from state.drain()
-
-    def _process(self, released: Sequence[Released | None]) -> Iterator[Emission]:
-        if not self.group.is_join:
-            yield from self._select(released[0])
+    def admit(self, progress: Place | None) -> Iterator[Effect]:
+        """Makes blocks of what is due at ``progress``; a single stream's rows go straight through."""
+        if progress is None:
             return
-        block = make_block(released, [state.window.layout for state in self.inputs])
-        yield from self._join(block)
+        if not self.group.is_join:
+            for part, released in enumerate(self.inputs[0].release(progress)[0]):
+                yield from (_in_part(one, part) for one in self._select(released))
+            return
+        self._prune()
+        moved = self.progress is None or progress > self.progress
+        if moved or self.heard.lately:
+            self._admit_blocks(progress)
+        self.heard.lately = False
+        if moved and progress != END_OF_TIME:
+            self.progress = progress
+
+    def _prune(self) -> None:
+        """Lets blocks go that no query waits for any more."""
+        for block in [one for one in self.pending if self.completed(one) == len(self.windows)]:
+            if block.done is None:
+                for one in block.rounds:
+                    self._insert_round(one)
+            self._finished += block.drop()
+            self.pending.remove(block)
+
+    def _admit_blocks(self, progress: Place) -> None:
+        before_us = self.heard.before_us() if self.progress is None else self.progress.ts_us
+        ends = boundaries(self._options.block, before_us, progress.ts_us)
+        for place in [*(Place(end, END_OF_TIME.position) for end in ends), progress]:
+            blocks = self._blocks_upto(place)
+            weight = max(1, self.heard.due(place.ts_us) // len(blocks))
+            for rounds in blocks:
+                tuples = sum(len(block.arrived_us) for block in rounds)
+                self.pending.append(PendingBlock(self._epoch, weight, tuples, rounds, self._is_whole(rounds)))
+
+    def _blocks_upto(self, place: Place) -> list[list[Block]]:
+        """What is due there, as one block or several, each in as many rounds as the way of collecting changes."""
+        released, counted = zip(*(state.release(place) for state in self.inputs), strict=True)
+        rounds = [self._with_seen(one, counted) for one in stretches(released)]
+        layouts = [state.window.layout for state in self.inputs]
+        rows = self._options.block.rows
+        if rows is not None and len(rounds) == 1 and not self.group.numbers_tuples:
+            pieces = split_rows(rounds[0], rows)
+            return [[make_block(piece, layouts)] for piece in pieces]
+        return [[make_block(one, layouts) for one in rounds]]
+
+    def _with_seen(self, released: Sequence[Released | None], counted: Sequence[Counted]) -> list[Released | None]:
+        """The rows of a round, each with how many tuples of the other side's stream are before it, where it matters."""
+        found: list[Released | None] = []
+        for index, one in enumerate(released):
+            side = self.group.sides.index(index)
+            other = self.group.sides[1 - side]
+            if one is None or not self.group.counts_rows[other]:
+                found.append(one)
+                continue
+            if self.inputs[other].input.stream == self.inputs[index].input.stream:
+                seen = int64s_of(one.batch, PLACE)
+            else:
+                first_at_tie = self.inputs[other].position < self.inputs[index].position
+                seen = counted[other].seen(one.ts_us, first_at_tie=first_at_tie)
+            found.append(replace(one, batch=one.batch.append_column(SEEN, pa.array(seen))))
+        return found
+
+    def _is_whole(self, rounds: Sequence[Block]) -> bool:
+        """Whether a block's results are only in order when it is scanned at once."""
+        uneven = self.group.sides == (0, 0) and any(sizes[0] != sizes[1] for sizes in self.windows)
+        mixed = self.group.sides == (0, 0) and len(set(self.group.measures)) > 1
+        if len(rounds) > 1 or self.group.numbers_tuples or uneven or mixed:
+            return True
+        return any(comes_late(self._sides(block)) for block in rounds)
+
+    def _select(self, released: Released) -> Iterator[Emission]:
+        """A single stream's rows, filtered and projected."""
+        rows = np.arange(len(released.ts_us))
+        new = NewRows(Segment(released.batch, rows, released.ts_us), rows, released.collected)
+        spaces = (Space((), new, self.inputs[0].input.time),)
+        matches = Matches(rows, rows, rows, np.ones(len(rows), dtype=bool))
+        yield from self._outputs.emissions(matches, spaces, released.arrived_us, self._options.cut)
+
+    # --- turns
+
+    @property
+    def backlog_rows(self) -> int:
+        """What waits to be scanned, as all shards weigh it."""
+        return sum(block.weight for block in self.pending)
+
+    def backlog(self) -> list[int]:
+        """For each window, the tuples here that wait to scan it next."""
+        queued = [0] * len(self.windows)
+        for block in self.pending:
+            queued[self.completed(block)] += block.tuples
+        return queued
+
+    def take_turn(self, budget: ProbeBudget) -> Iterator[Effect]:
+        """One scan, as the policy chooses; without a limit, the oldest block through all windows."""
+        completed = [self.completed(block) for block in self.pending]
+        assert self._policy is not None
+        turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
+        block = self.pending[turn.position]
+        budget.charge(self._probes(block, completed[turn.position], turn.upto))
+        yield from self._scan_on(block, turn.upto)
+        if self.completed(block) == len(self.windows):
+            self._finished += block.drop()
+            self.pending.remove(block)
+
+    def _probes(self, block: PendingBlock, done: int, upto: int) -> int:
+        """What a turn costs: time goes with how far back is scanned (paper 000, section 3.3)."""
+        ends = [0, *(level.size for level in self._levels)]
+        whole = max(ends[-1], 1)
+        return max(1, round(block.weight * len(self.windows) * (ends[upto] - ends[done]) / whole))
+
+    def completed(self, block: PendingBlock) -> int:
+        """How many windows, from the smallest, a block has scanned; all of them once no query waits for it. (One that
+        it does not serve counts like any other: a newer block must not overtake it there.)"""
+        if all(_is_done(sizes, block.done) for sizes in self._served_windows(block)):
+            return len(self.windows)
+        return next(number for number, sizes in enumerate(self.windows) if not _is_done(sizes, block.done))
+
+    def _served_windows(self, block: PendingBlock) -> Collection[Sizes]:
+        return self.windows if block.epoch == self._epoch else {member.sizes for member in self._served(block)}
+
+    def _served(self, block: PendingBlock) -> list[Member]:
+        if block.epoch == self._epoch:
+            return self._members
+        return [member for member in self._members if self._since[member.identity] <= block.epoch]
+
+    def _scan_on(self, block: PendingBlock, upto: int) -> Iterator[Effect]:
+        """Takes a block through the windows up to ``upto`` (a number of them), and emits what that completes."""
+        served, before = self._served(block), block.done
+        windows = self.windows[:upto] if upto < len(self.windows) else tuple(self._served_windows(block))
+        reach = reach_of(windows if before is None else [*windows, before])
+        newly = [one for one in served if _is_done(one.sizes, reach) and not _is_done(one.sizes, before)]
+        if len(newly) == len(self._members):
+            yield from self._straight_through(block)
+        else:
+            fresh = list(self._found(block, reach, served))
+            later = {one.identity for one in served if not _is_done(one.sizes, reach)}
+            yield from self._release(block, fresh, newly, later)
+        block.done = reach
+        if before is None:
+            self._insert(block)
+
+    def _straight_through(self, block: PendingBlock) -> Iterator[Effect]:
+        """A new block through all windows at once: nothing need be held."""
+        reach = Reach(reach_of(self.windows))
+        for one in block.rounds:
+            sides = self._sides(one)
+            if self._only_counts(sides.spaces) and not (self._is_uneven and comes_late(sides)):
+                yield from self._count(one, sides)
+            else:
+                for matches in self._matches(sides, reach):
+                    yield from self._outputs.emissions(matches, sides.spaces, one.arrived_us, self._options.cut)
+            if len(block.rounds) > 1:
+                self._insert_round(one)
+
+    def _found(self, block: PendingBlock, reach: Sizes, served: Sequence[Member]) -> Iterator[HeldResults]:
+        """What a scan from where the block stands finds, for each class, with its round."""
+        if block.is_scanned:
+            return
+        upto = reach_of([member.sizes for member in served]) if block.whole else reach
+        for number, one in enumerate(block.rounds):
+            sides = self._sides(one, is_resumed=block.done is not None)
+            first = 0 if block.whole else None
+            for matches in self._matches(sides, Reach(upto, block.done)):
+                for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, first):
+                    held.round = number
+                    yield held
+                first = None if first is None else first + len(matches)
+            if len(block.rounds) > 1:
+                self._insert_round(one)
+
+    def _release(
+        self, block: PendingBlock, fresh: list[HeldResults], newly: Sequence[Member], later: set[str]
+    ) -> Iterator[Effect]:
+        """Emits what the windows just done complete, and holds on to what larger ones will need."""
+        by_cut: dict[Cut, dict[str, QueryId]] = {}
+        for member in newly:
+            cut = cut_for(self._delivery[member.identity], self._options.cut)
+            by_cut.setdefault(cut, {})[member.identity] = member.query
+        for cut, queries in by_cut.items():
+            for emission in released_from([*fresh, *block.held], queries, cut):
+                if isinstance(emission, EmitRows) and cut is Cut.BANDS:
+                    self._parts -= 1
+                    emission = replace(emission, part=self._parts)
+                yield emission
+        block.held = [*still_held(fresh, later), *block.held]
+
+    def _matches(self, sides: Sides, reach: Reach) -> Iterator[Matches]:
+        for found in scan(sides, reach):
+            matches = filtered(found, sides.spaces, self.group.verified)
+            yield matches.with_ages(sides) if len(self.windows) > 1 or self._is_uneven else matches
+
+    @property
+    def _is_uneven(self) -> bool:
+        return any(len(set(sizes)) > 1 for sizes in self.windows)
+
+    def _sides(self, block: Block, *, is_resumed: bool = False) -> Sides:
+        held = zip(self.inputs, block.inputs, strict=True)
+        shared = [Space(state.window.runs, new, state.input.time) for state, new in held]
+        spaces = (shared[self.group.sides[0]], shared[self.group.sides[1]])
+        return Sides(spaces, (self.group.measures[0], self.group.measures[1]), self._options.find, is_resumed)
+
+    def _insert(self, block: PendingBlock) -> None:
+        """Lets later blocks find this one's rows."""
+        if len(block.rounds) == 1:
+            self._insert_round(block.rounds[0])
+
+    def _insert_round(self, block: Block) -> None:
         for state, new in zip(self.inputs, block.inputs, strict=True):
             if new is not None:
                 state.window.insert(new.segment, new.collected)
                 state.window.compact()
-
-    def _select(self, released: Released | None) -> Iterator[Emission]:
-        """A single stream's rows, filtered and projected."""
-        if released is None:
-            return
-        rows = np.arange(len(released.ts_us))
-        new = NewRows(Segment(released.batch, rows, released.ts_us), rows, released.collected)
-        spaces = (Space((), new, self.inputs[0].input.time),)
-        for cls in self.group.classes:
-            yield from emissions(cls, Matches(rows, rows, rows), spaces, released.arrived_us, self._cut)
-
-    def _join(self, block: Block) -> Iterator[Emission]:
-        """Takes one block through the windows, in the policy's turns."""
-        windows = self.group.windows_us
-        held = zip(self.inputs, block.inputs, strict=True)
-        shared = [Space(state.window.runs, new, state.input.time) for state, new in held]
-        spaces = (shared[self.group.sides[0]], shared[self.group.sides[1]])
-        completed = 0
-        while completed < len(windows):
-            turn = self._policy.next_turn([completed], len(windows))
-            reach = Reach(windows[turn.upto - 1], windows[completed - 1] if completed else None)
-            yield from (
-                self._count(block, spaces, reach) if self._only_counts(spaces) else self._scan(block, spaces, reach)
-            )
-            completed = turn.upto
-
-    def _scan(self, block: Block, spaces: tuple[Space, Space], reach: Reach) -> Iterator[Emission]:
-        for found in scan(spaces, reach):
-            matches = filtered(found, spaces, self.group.verified)
-            if len(self.group.windows_us) > 1:
-                matches = matches.with_ages(spaces)
-            for cls in self.group.classes:
-                yield from emissions(cls, matches, spaces, block.arrived_us, self._cut)
 
     def _only_counts(self, spaces: tuple[Space, Space]) -> bool:
         """Whether lengths of ranges are all that is asked for."""
@@ -152,23 +379,65 @@ class GroupOperator:
         )
         return usable and not self.group.verified
 
-    def _count(self, block: Block, spaces: tuple[Space, Space], reach: Reach) -> Iterator[Emission]:
-        """Counts each window that the reach completes; a window's count includes the smaller windows'."""
-        after_us = -1 if reach.after_us is None else reach.after_us
-        windows_us = [window_us for window_us in self.group.windows_us if after_us < window_us <= reach.upto_us]
-        for window_us, found in zip(windows_us, count_pairs(spaces, windows_us), strict=True):
-            members = (member for cls in self.group.classes for member in cls.members)
-            queries = tuple(member.query for member in members if member.window_us == window_us)
+    def _count(self, block: Block, sides: Sides) -> Iterator[Emission]:
+        """Counts each window; a window's count includes the smaller windows'."""
+        for sizes, found in zip(self.windows, count_pairs(sides, self.windows), strict=True):
+            queries = tuple(member.query for member in self._members if member.sizes == sizes)
             if found.any():
                 yield EmitCount(queries, int(found.sum()), weighted_arrivals(found, block.arrived_us))
 
+    # --- settling
+
+    def settle(self, reached_us: Sequence[int | None]) -> Iterator[Effect]:
+        """Expires, and tells the store. ``reached_us``: by input, what no future tuple is older than."""
+        if self.group.is_join:
+            self._expire(reached_us)
+        yield from self._finished
+        self._finished.clear()
+        for block in self.pending:
+            yield from block.keep(self.inputs[0].waiting.serial)
+        for state in self.inputs:
+            yield from state.drain()
+
     def _expire(self, reached_us: Sequence[int | None]) -> None:
-        """A held tuple goes when the largest window of the oldest tuple that may still probe it has passed."""
-        largest_us = self.group.windows_us[-1]
-        for side in (0, 1):
-            other = self.group.sides[1 - side]
-            future_us = reached_us[other]
-            waiting_us = self.inputs[other].waiting.first_us
-            if future_us is not None:
-                oldest_us = future_us if waiting_us is None else min(future_us, waiting_us)
-                self.inputs[self.group.sides[side]].window.expire_before(oldest_us - largest_us)
+        """A held tuple goes when the largest window of the oldest tuple that may still probe it has passed, in every
+        role that it has."""
+        reach = reach_of(self.windows)
+        for index, state in enumerate(self.inputs):
+            cutoffs: list[tuple[int | None, int | None]] = []
+            for side in (side for side, used in enumerate(self.group.sides) if used == index):
+                other = self.group.sides[1 - side]
+                if self.group.measures[side] is Measure.TIME:
+                    oldest_us = _least(
+                        reached_us[other],
+                        self.inputs[other].waiting.first_us,
+                        *(block.oldest_us(other) for block in self.pending),
+                    )
+                    cutoffs.append((None if reached_us[other] is None else oldest_us - reach[side], None))  # type: ignore[operator]
+                else:
+                    seen = _least(state.waiting.counted, *(block.least_seen(other) for block in self.pending))
+                    cutoffs.append((None, seen - reach[side]))  # type: ignore[operator]
+            if all(cutoff != (None, None) for cutoff in cutoffs):
+                times = [cutoff_us for cutoff_us, _ in cutoffs if cutoff_us is not None]
+                places = [place for _, place in cutoffs if place is not None]
+                state.window.expire_before(min(times, default=None), min(places, default=None))
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
+
+
+def _is_done(sizes: Sizes, done: Sizes | None) -> bool:
+    return done is not None and all(size <= reached for size, reached in zip(sizes, done, strict=True))
+
+
+def _scan_levels(windows: Sequence[Sizes], members: Sequence[Member]) -> list[ScanLevel]:
+    """The windows as a policy sees them: how far has been scanned when each is done, and by how many it is wanted."""
+    return [
+        ScanLevel(sum(reach_of(windows[: number + 1])), sum(member.sizes == sizes for member in members))
+        for number, sizes in enumerate(windows)
+    ]
+
+
+def _in_part(emission: Emission, part: int) -> Emission:
+    return replace(emission, part=part) if part and isinstance(emission, EmitRows) else emission

@@ -1,33 +1,41 @@
-"""From matches to what a class of queries gets: filters, bands, projection. Once for all queries of the class.
+"""From matches to what classes of queries get: filters, bands, projection. Once for all queries of a class, and what
+several classes need of a slice of matches once for all of them (``slices``).
 
       matches of the scan     ages   1   7   3   40   2           windows of the class: 5 and 60
       band 1 (age <= 5)              x       x        x           read by the queries of both
       band 2 (5 < age <= 60)             x       x                read by the query with 60
 
-Only the columns a filter reads are gathered before it; the output's columns are gathered for what is left.
-Cost: O(matches) for the ages and the filters' columns, O(results) for the rest.
+Windows that differ from side to side are not nested: then a cell takes a band's place, the results that the same
+queries read. Classes with the same select list are a family: their rows are made together and then told apart.
+Cost: O(matches) for the ages, the filters' columns and indexes; O(results), and a little for each class, for the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from itertools import product
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.engine.arrow_types import arrow_schema, arrow_type
+from headrace.engine.blocks import HeldResults, marked_results
+from headrace.engine.checking import Checks, Combination
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import EmitCount, EmitRows
 from headrace.engine.join import Matches, Space
 from headrace.engine.keys import Int64s
-from headrace.engine.window import Collected
+from headrace.engine.slices import Check, Slice
 from headrace.model import QueryId
-from headrace.plan.expressions import ColumnRef, Expression, columns_of
-from headrace.plan.sharing import Delivery, OutputClass, expression_text
+from headrace.plan.expressions import ColumnRef, Expression
+from headrace.plan.queries import Output
+from headrace.plan.sharing import Delivery, Member, OutputClass, Sizes
 
 Emission = EmitRows | EmitCount
+
+MADE_TOGETHER = 1 << 18
+"""Rows of a family that are made at once: enough that a class costs little, and memory does not follow the classes."""
 
 
 class Cut(Enum):
@@ -36,7 +44,13 @@ class Cut(Enum):
     BANDS = "bands"
     """Every result in one batch, that of its band; a query reads several. Results are made once."""
     WINDOWS = "windows"
-    """A batch for each window, so that a query's results are one ordered stream: what a single shard promises."""
+    """A batch for each window, so that a query's results are one ordered stream: what a single shard promises, and
+    what a file with many queries' rows (``Delivery.SHARED``) needs on any number."""
+
+
+def cut_for(delivery: Delivery, cut: Cut) -> Cut:
+    """How a class is cut, given how others are."""
+    return Cut.WINDOWS if delivery is Delivery.SHARED else cut
 
 
 def filtered(matches: Matches, spaces: Sequence[Space], conditions: Sequence[Expression]) -> Matches:
@@ -47,86 +61,225 @@ def filtered(matches: Matches, spaces: Sequence[Space], conditions: Sequence[Exp
     return matches if mask is None else matches.where(np.asarray(mask))
 
 
-def emissions(
-    cls: OutputClass, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, cut: Cut
-) -> Iterator[Emission]:
-    """What the class makes of these matches: batches (or counts) with their readers."""
-    for queries, picked in _cuts(cls, _passing(cls, _served(cls, matches, spaces), spaces), cut):
-        if not len(picked):
-            continue
-        arrived = arrivals(picked.probe, arrived_us)
-        if cls.delivery is Delivery.COUNT:
-            yield EmitCount(queries, len(picked), arrived)
-        else:
-            yield EmitRows(queries, project(cls, column_reader(picked, spaces), len(picked)), arrived)
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """A class's number in its group, and what of it does not change: its reach, and who reads each window."""
+
+    number: int
+    members: tuple[Member, ...]
+    reach: Sizes
+    readers: tuple[tuple[Sizes, tuple[QueryId, ...]], ...]
+    everyone: tuple[QueryId, ...]
+
+    @staticmethod
+    def of(number: int, cls: OutputClass) -> _Class:
+        readers: dict[Sizes, list[QueryId]] = {sizes: [] for sizes in cls.windows}
+        for member in cls.members:
+            readers[member.sizes].append(member.query)
+        pairs = tuple((sizes, tuple(queries)) for sizes, queries in readers.items())
+        return _Class(number, cls.members, reach_of(cls.windows), pairs, tuple(member.query for member in cls.members))
 
 
-def _cuts(cls: OutputClass, matches: Matches, cut: Cut) -> Iterator[tuple[tuple[QueryId, ...], Matches]]:
-    if matches.ages_us is None:
-        yield tuple(member.query for member in cls.members), matches
-        return
-    bands = np.searchsorted(np.asarray(cls.windows_us), matches.ages_us, side="left").astype(np.uint16)
-    if cut is Cut.WINDOWS:
-        for index, window_us in enumerate(cls.windows_us):
-            queries = tuple(member.query for member in cls.members if member.window_us == window_us)
-            yield queries, matches.where(np.flatnonzero(bands <= index))
-        return
-    by_band = matches.where(np.argsort(bands, kind="stable"))
-    ends = np.cumsum(np.bincount(bands, minlength=len(cls.windows_us)))
-    for window_us, begin, end in zip(cls.windows_us, [0, *ends], ends, strict=False):
-        queries = tuple(member.query for member in cls.members if member.window_us >= window_us)
-        yield queries, by_band.where(slice(begin, end))
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """Classes with one select list and one delivery; those that are only counted have none."""
+
+    delivery: Delivery
+    outputs: tuple[Output, ...]
+    schema: pa.Schema
+    classes: tuple[_Class, ...]
+
+    def rows(self, columns: Callable[[ColumnRef], pa.Array], count: int) -> pa.RecordBatch:
+        """The select list as a batch."""
+        if self.delivery is Delivery.COUNT:
+            return _NO_COLUMNS
+        arrays = [_whole(evaluate(output.expression, columns, count)) for output in self.outputs]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _served(cls: OutputClass, matches: Matches, spaces: Sequence[Space]) -> Matches:
-    """The matches within the class's largest window whose tuples were kept with all that the class needs."""
-    if matches.ages_us is not None and (matches.ages_us > cls.windows_us[-1]).any():
-        matches = matches.where(np.flatnonzero(matches.ages_us <= cls.windows_us[-1]))
-    for side, space in enumerate(spaces):
-        usable = {collected: serves(cls, side, collected) for collected in set(space.collections)}
-        if not all(usable.values()):
-            serving = np.array([usable[collected] for collected in space.collections])
-            matches = matches.where(serving[space.which((matches.left, matches.right)[side])])
-    return matches
+_NO_COLUMNS = pa.RecordBatch.from_arrays([], names=[])
 
 
-def _passing(cls: OutputClass, matches: Matches, spaces: Sequence[Space]) -> Matches:
-    """The matches that meet the class's conditions. What is left to check depends on what tuples passed before they
-    were kept, which was another thing under an earlier plan."""
-    if not len(matches):
-        return matches
-    passed = [[collected.pushed for collected in space.collections] for space in spaces]
-    combinations = list(product(*(dict.fromkeys(one) for one in passed)))
-    if len(combinations) == 1:
-        return filtered(matches, spaces, _left_to_check(cls, combinations[0]))
-    kept: list[Int64s] = []
-    for combination in combinations:
-        positions = np.arange(len(matches))
+class GroupOutputs:
+    """What the classes of a group make of matches. ``current``: how tuples are collected under this plan, by side."""
+
+    def __init__(self, classes: Sequence[OutputClass], current: Combination) -> None:
+        self._checks = Checks(classes, current)
+        found: dict[tuple[Delivery, tuple[Output, ...]], list[int]] = {}
+        for number, cls in enumerate(classes):
+            outputs = () if cls.delivery is Delivery.COUNT else cls.outputs
+            found.setdefault((cls.delivery, outputs), []).append(number)
+        self._families = tuple(
+            _Family(
+                delivery,
+                outputs,
+                arrow_schema(classes[numbers[0]].schema),
+                tuple(_Class.of(number, classes[number]) for number in numbers),
+            )
+            for (delivery, outputs), numbers in found.items()
+        )
+
+    def emissions(self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, cut: Cut) -> Iterator[Emission]:
+        """What is made of these matches, all of whose windows are done: batches (or counts) with their readers."""
+        if not len(matches):
+            return
+        parts = _Parts(matches, spaces, self._checks)
+        arrived = _Arrivals(matches.probe, arrived_us)
+        for family in self._families:
+            together: list[tuple[tuple[QueryId, ...], Int64s]] = []
+            rows = 0
+            for cls in family.classes:
+                for readers, positions in _cuts(cls, parts, cut_for(family.delivery, cut)):
+                    if not len(positions):
+                        continue
+                    together.append((readers, positions))
+                    rows += len(positions)
+                    if rows >= MADE_TOGETHER:
+                        yield from _made(family, together, parts.whole, arrived)
+                        together, rows = [], 0
+            yield from _made(family, together, parts.whole, arrived)
+
+    def hold(
+        self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, first: int | None = None
+    ) -> Iterator[HeldResults]:
+        """What is made of these matches, kept together until the windows are done: for each family one batch, class
+        after class. ``first``: the place of the first match among those of its scan, where that is their rank."""
+        if not len(matches):
+            return
+        parts = _Parts(matches, spaces, self._checks)
+        for family in self._families:
+            readers: list[tuple[str, ...]] = []
+            found: list[tuple[Int64s, np.ndarray]] = []
+            for cls in family.classes:
+                positions = parts.passing(cls.number, cls.reach)
+                if len(positions):
+                    cells, codes = _cells(cls, parts.whole, positions)
+                    found.append((positions, codes.astype(np.int64) + len(readers)))
+                    readers += [tuple(one.identity for one in cell) for cell in cells]
+            if found:
+                positions, codes = (np.concatenate(column) for column in zip(*found, strict=True))
+                rows = family.rows(parts.whole.reader(positions), len(positions))
+                probes = matches.probe[positions]
+                ranks = probes if first is None else positions + first
+                batch = marked_results(rows, ranks, arrived_us[probes], codes)
+                yield HeldResults(tuple(readers), batch, family.delivery is Delivery.COUNT)
+
+
+REMEMBERED = 16
+"""Groups whose outputs stay prepared."""
+_prepared: dict[tuple[int, Combination], tuple[tuple[OutputClass, ...], GroupOutputs]] = {}
+
+
+def outputs_of(classes: tuple[OutputClass, ...], current: Combination) -> GroupOutputs:
+    """The outputs of a group. A host that restores the shard for every micro-batch has the same plan in its hands each
+    time: what was prepared for these very classes serves again."""
+    place = (id(classes), current)
+    known = _prepared.get(place)
+    if known is None or known[0] is not classes:
+        while len(_prepared) >= REMEMBERED:
+            del _prepared[next(iter(_prepared))]
+        known = _prepared[place] = (classes, GroupOutputs(classes, current))
+    return known[1]
+
+
+class _Parts:
+    """A slice, in parts by how the matches' tuples were collected: mostly one."""
+
+    def __init__(self, matches: Matches, spaces: Sequence[Space], checks: Checks) -> None:
+        self.whole = Slice(matches, spaces, checks.conditions, checks.indexed)
+        self._parts: list[tuple[Int64s | None, Slice, list[Check | None]]] = []
+        kinds = [list(dict.fromkeys(space.collections)) for space in spaces]
+        if all(len(one) == 1 for one in kinds):
+            self._parts.append((None, self.whole, checks.of(tuple(one[0] for one in kinds))))
+            return
+        codes = np.zeros(len(matches), dtype=np.int64)
         for side, space in enumerate(spaces):
-            alike = np.array([one == combination[side] for one in passed[side]])
-            positions = positions[alike[space.which((matches.left, matches.right)[side][positions])]]
-        picked = matches.where(positions)
-        mask = filter_mask(_left_to_check(cls, combination), column_reader(picked, spaces), len(picked))
-        kept.append(positions if mask is None else positions[np.asarray(mask)])
-    return matches.where(np.sort(np.concatenate(kept)))
+            of_run = np.array([kinds[side].index(one) for one in space.collections])
+            codes = codes * len(kinds[side]) + of_run[space.which((matches.left, matches.right)[side])]
+        for code in np.unique(codes):
+            positions = np.flatnonzero(codes == code)
+            places = np.unravel_index(int(code), [len(one) for one in kinds])
+            combination = tuple(kinds[side][int(place)] for side, place in enumerate(places))
+            part = Slice(matches.where(positions), spaces, checks.conditions, checks.indexed)
+            self._parts.append((positions, part, checks.of(combination)))
+
+    def passing(self, number: int, sizes: Sizes) -> Int64s:
+        """The positions, in the whole, of the matches in a window that a class gets."""
+        found = []
+        for positions, part, checks in self._parts:
+            check = checks[number]
+            if check is not None:
+                passing = part.passing(check, sizes)
+                if positions is None:
+                    return passing
+                found.append(positions[passing])
+        together = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        return np.sort(together)
 
 
-def _left_to_check(cls: OutputClass, passed: Sequence[tuple[str, ...]]) -> tuple[Expression, ...]:
-    return (*(one for side, texts in enumerate(passed) for one in cls.unchecked(side, texts)), *cls.residual)
+def _cuts(cls: _Class, parts: _Parts, cut: Cut) -> Iterator[tuple[tuple[QueryId, ...], Int64s]]:
+    """A class's matches, batch by batch, with those who read each."""
+    positions = parts.passing(cls.number, cls.reach)
+    ages = parts.whole.matches.ages
+    if len(cls.readers) == 1 or ages is None or not len(positions):
+        yield cls.everyone, positions
+    elif cut is Cut.WINDOWS:
+        mine = ages[positions]
+        for sizes, queries in cls.readers:
+            within = mine <= parts.whole.limits(sizes, positions)
+            yield queries, positions if within.all() else positions[within]
+    else:
+        cells, codes = _cells(cls, parts.whole, positions)
+        by_cell = positions[np.argsort(codes, kind="stable")]
+        ends = np.cumsum(np.bincount(codes, minlength=len(cells)))
+        for members, begin, end in zip(cells, [0, *ends], ends, strict=False):
+            yield tuple(member.query for member in members), by_cell[begin:end]
 
 
-def serves(cls: OutputClass, side: int, collected: Collected) -> bool:
-    """Whether tuples collected so on this side can be used: tuples kept under an earlier plan may lack something."""
-    checks = (*cls.unchecked(side, collected.pushed), *cls.residual)
-    read = [ref for one in (*checks, *(out.expression for out in cls.outputs)) for ref in columns_of(one)]
-    columns = frozenset(ref.name for ref in read if ref.source == side)
-    return collected.serves(columns, frozenset(expression_text(one) for one in cls.conditions_on(side)))
+def _cells(cls: _Class, matches: Slice, positions: Int64s) -> tuple[list[tuple[Member, ...]], np.ndarray]:
+    """The sets of members that read the same results, and which of them each match is for."""
+    if matches.matches.ages is None or len(cls.readers) == 1:
+        return [cls.members], np.zeros(len(positions), dtype=np.uint16)
+    ages = matches.matches.ages[positions]
+    cells: dict[tuple[Member, ...], int] = {}
+    codes = []
+    for side in (0, 1):
+        sizes = sorted({member.sizes[side] for member in cls.members})
+        readers = [tuple(member for member in cls.members if member.sizes[side] >= size) for size in sizes]
+        cell_of_band = np.array([cells.setdefault(one, len(cells)) for one in readers], dtype=np.uint16)
+        bands = np.searchsorted(np.asarray(sizes), ages, side="left")
+        codes.append(cell_of_band[np.minimum(bands, len(sizes) - 1)])
+        if all(member.sizes[0] == member.sizes[1] for member in cls.members):
+            return list(cells), codes[0]
+    return list(cells), np.where(matches.matches.from_left[positions], codes[1], codes[0])
 
 
-def project(cls: OutputClass, column: Callable[[ColumnRef], pa.Array], rows: int) -> pa.RecordBatch:
-    """The select list as a batch."""
-    arrays = [_whole(evaluate(output.expression, column, rows)) for output in cls.outputs]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(cls.schema))
+def _made(
+    family: _Family, together: list[tuple[tuple[QueryId, ...], Int64s]], matches: Slice, arrived: _Arrivals
+) -> Iterator[Emission]:
+    """The rows of several classes, made at once; each gets its part of them."""
+    if not together:
+        return
+    sizes = [len(mine) for _, mine in together]
+    positions = together[0][1] if len(together) == 1 else np.concatenate([mine for _, mine in together])
+    times = arrived.of(positions, sizes)
+    if family.delivery is Delivery.COUNT:
+        yield from (EmitCount(readers, len(mine), each) for (readers, mine), each in zip(together, times, strict=True))
+        return
+    batch = family.rows(matches.reader(positions), len(positions))
+    begin = 0
+    for (readers, mine), each in zip(together, times, strict=True):
+        yield EmitRows(readers, batch.slice(begin, len(mine)), each)
+        begin += len(mine)
+
+
+def reach_of(windows: Sequence[Sizes]) -> Sizes:
+    """The least reach into each side that all these windows are within.
+
+    >>> reach_of([(1, 1), (5, 2), (3, 4)])
+    (5, 4)
+    """
+    return tuple(max(sizes) for sizes in zip(*windows, strict=True))
 
 
 def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -147,15 +300,36 @@ def column_reader(matches: Matches, spaces: Sequence[Space]) -> Callable[[Column
     return column
 
 
-def arrivals(probes: Int64s, arrived_us: Int64s) -> tuple[tuple[int, int], ...]:
-    """How many results came from tuples that arrived at each time, given the rank that found each result."""
-    if np.all(arrived_us == arrived_us[0]):
-        return ((int(arrived_us[0]), len(probes)),)
-    return weighted_arrivals(np.bincount(probes, minlength=len(arrived_us)), arrived_us)
+class _Arrivals:
+    """When the tuples arrived that found the matches of a slice."""
+
+    def __init__(self, probes: Int64s, arrived_us: Int64s) -> None:
+        self._probes = probes
+        self._times, self._codes = arrived_us[:1], None
+        if not np.all(arrived_us == arrived_us[0]):
+            self._times, self._codes = np.unique(arrived_us, return_inverse=True)
+
+    def of(self, positions: Int64s, sizes: Sequence[int]) -> list[tuple[tuple[int, int], ...]]:
+        """(arrival time, how many) of the matches there: of so many, then of so many of the next, and so on."""
+        if self._codes is None:
+            return [((int(self._times[0]), size),) for size in sizes]
+        return counted_times(self._times, self._codes[self._probes[positions]], sizes)
+
+
+def counted_times(times: Int64s, codes: Int64s, sizes: Sequence[int]) -> list[tuple[tuple[int, int], ...]]:
+    """How many of the codes, a stretch of each size after the other, stand for each of the times.
+
+    >>> counted_times(np.array([70, 80]), np.array([0, 1, 1, 1]), [2, 2])
+    [((70, 1), (80, 1)), ((80, 2),)]
+    """
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    counts = np.bincount(owners * len(times) + codes, minlength=len(sizes) * len(times)).reshape(-1, len(times))
+    clock = times.tolist()
+    return [tuple((time, count) for time, count in zip(clock, row, strict=True) if count) for row in counts.tolist()]
 
 
 def weighted_arrivals(found: Int64s, arrived_us: Int64s) -> tuple[tuple[int, int], ...]:
-    """The same, given how many results each rank found."""
+    """The same for all matches, given how many each rank found."""
     if np.all(arrived_us == arrived_us[0]):
         return ((int(arrived_us[0]), int(found.sum())),)
     times, codes = np.unique(arrived_us, return_inverse=True)

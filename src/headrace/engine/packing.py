@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,11 @@ from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, Prog
 from headrace.engine.keys import Int64s, encode_keys, shard_of
 from headrace.engine.operators import layout_of
 from headrace.engine.segments import KEY, NUMBER, REPORTED, pack_batch, take_rows, times_of, unpack_batch
+from headrace.engine.waiting import SEAT
 from headrace.errors import InvariantError
 from headrace.model import Stream, StreamId
 from headrace.plan.expressions import ColumnRef
-from headrace.plan.sharing import Group, Input, SharedPlan
+from headrace.plan.sharing import Input, SharedPlan
 
 ORDER = "__order"
 """Column that tells chunks apart: a chunk's place in arrival order, shifted left by ``ORDER_SHIFT``, and below it any
@@ -53,6 +55,12 @@ class Kind(IntEnum):
     TALLY = 3
     """How many rows a source task read, how many of them were malformed, and how long packing them took."""
     END = 4
+    GO_ON = 5
+    """Nothing but a reason to step: work is waiting."""
+
+
+EVENTS = frozenset((Kind.HEARTBEAT, Kind.ROWS, Kind.END))
+"""What a shard is told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +75,25 @@ class Envelope:
     order: int = UNORDERED
     first_us: int = 0
     newest_us: int = 0
+    oldest_us: int = 0
     arrived_us: int = 0
     rows: int = 0
     malformed: int = 0
     spent_us: int = 0
     payload: bytes | pa.Buffer = b""
+    times: bytes = b""
+    """Event times of the whole chunk, as 64-bit numbers, where the group counts rows."""
 
     def event(self, plan: SharedPlan) -> Event:
         """What a shard is told; dead letters and tallies are not events."""
         arrival = Arrival(self.order, self.first_us)
         if self.kind is Kind.HEARTBEAT:
-            return ProgressMade(StreamId(self.stream), arrival, self.newest_us)
+            return ProgressMade(StreamId(self.stream), arrival, self.newest_us, self.oldest_us, self.rows)
         if self.kind is Kind.ROWS:
-            signature = plan.groups[self.group].signature
-            return BlockArrived(signature, self.input, arrival, self.arrived_us, unpack_batch(self.payload))
+            group = plan.groups[self.group]
+            chunk_us = np.frombuffer(self.times, dtype=np.int64) if group.counts_rows[self.input] else None
+            batch = unpack_batch(self.payload)
+            return BlockArrived(group.signature, self.input, arrival, self.arrived_us, batch, chunk_us)
         if self.kind is Kind.END:
             return StreamsEnded()
         raise InvariantError(f"an envelope of kind {self.kind.name} is no event")
@@ -129,9 +142,10 @@ class Packer:
         ts_us = times_of(chunk, self._stream.time)
         newest_us = int(ts_us.max())
         arrival = Arrival(order) if order == UNORDERED else Arrival(order, int(ts_us.min()))
-        place = {"order": arrival.order, "first_us": arrival.first_us, "newest_us": newest_us, "arrived_us": arrived_us}
+        place: dict[str, Any] = {"order": arrival.order, "first_us": arrival.first_us}
+        place |= {"newest_us": newest_us, "oldest_us": int(ts_us.min()), "arrived_us": arrived_us}
         for shard in range(self._shards):
-            yield Envelope(shard, Kind.HEARTBEAT, self._stream.name, **place)
+            yield Envelope(shard, Kind.HEARTBEAT, self._stream.name, rows=chunk.num_rows, **place)
         late = self._late_in_chunk(ts_us) if order != UNORDERED else None
         if late is not None and late.any():
             yield self._dead_envelope(chunk.filter(pa.array(late)), LATE_IN_CHUNK)
@@ -139,14 +153,18 @@ class Packer:
         if any(group.numbers_tuples for group in self._plan.groups):
             chunk = self._numbered_on(chunk)
         taken = np.zeros(chunk.num_rows, dtype=bool)
+        times = times_of(chunk, self._stream.time).tobytes() if self._is_counted else b""
         for group_index, input_index in self._readers:
-            group = self._plan.groups[group_index]
-            for shard, batch in self._split(group, group.inputs[input_index], chunk, taken):
-                blob = pack_batch(batch)
+            counts = self._plan.groups[group_index].counts_rows[input_index]
+            for shard, batch in self._split(group_index, input_index, chunk, taken):
                 yield Envelope(
                     shard, Kind.ROWS, self._stream.name, group_index, input_index, rows=batch.num_rows,
-                    payload=blob, **place,
+                    payload=pack_batch(batch), times=times if counts else b"", **place,
                 )  # fmt: skip
+
+    @property
+    def _is_counted(self) -> bool:
+        return any(self._plan.groups[group].counts_rows[input] for group, input in self._readers)
 
     def _numbered_on(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
         """The chunk with its rows' numbers, which go on from this task's chunks before it."""
@@ -160,26 +178,33 @@ class Packer:
         return ts_us < newest_before - self._stream.max_delay_us
 
     def _split(
-        self, group: Group, reader: Input, chunk: pa.RecordBatch, taken: np.ndarray
+        self, group_index: int, input_index: int, chunk: pa.RecordBatch, taken: np.ndarray
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The input's rows and columns, by shard; ``taken`` says which rows an input before it has."""
+        """The input's rows and columns, by shard; ``taken`` says which rows an input before it has. Where the group
+        counts rows, every shard gets its part, if only an empty one."""
+        group = self._plan.groups[group_index]
+        reader, counts = group.inputs[input_index], group.counts_rows[input_index]
+        if counts:
+            chunk = chunk.append_column(SEAT, pa.array(np.arange(chunk.num_rows)))
         kept = _kept(reader, chunk)
         chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
-        if chunk.num_rows == 0:
+        if chunk.num_rows == 0 and not counts:
             return
-        carried = chunk.select([*reader.schema.names, *([NUMBER] if group.numbers_tuples else [])])
+        marks = [*([NUMBER] if group.numbers_tuples else []), *([SEAT] if counts else [])]
+        carried = chunk.select([*reader.schema.names, *marks])
         if len(self._readers) > 1:
             carried = carried.append_column(REPORTED, pa.array(~taken[kept]))
             taken |= kept
         if group.is_join:
-            keys = encode_keys(_key_columns(reader, chunk), group.key_form)
+            columns = _key_columns(reader, chunk)
+            keys = encode_keys(columns, group.key_form) if columns else np.zeros(chunk.num_rows, dtype=np.int64)
             if layout_of(reader, group.key_form).key not in reader.schema.names:
                 carried = carried.append_column(KEY, pa.array(keys))
             shards = shard_of(keys, self._shards)
         else:
             shards = (self._dealt + np.arange(chunk.num_rows)) % self._shards
             self._dealt += chunk.num_rows
-        yield from _by_shard(carried, shards, self._shards)
+        yield from _by_shard(carried, shards, self._shards, every=counts)
 
 
 def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -214,7 +239,9 @@ def _key_columns(reader: Input, chunk: pa.RecordBatch) -> list[pa.Array]:
     return [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in columns]
 
 
-def _by_shard(batch: pa.RecordBatch, shards: Int64s, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _by_shard(
+    batch: pa.RecordBatch, shards: Int64s, count: int, *, every: bool
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     if count == 1:
         yield 0, batch
         return
@@ -222,7 +249,7 @@ def _by_shard(batch: pa.RecordBatch, shards: Int64s, count: int) -> Iterator[tup
     batch = take_rows(batch, order)
     ends = np.cumsum(np.bincount(shards, minlength=count))
     for shard, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        if end > begin:
+        if end > begin or every:
             yield shard, batch.slice(int(begin), int(end - begin))
 
 
@@ -244,5 +271,5 @@ def _readable(row: dict[str, object]) -> object:
     return (
         corrupt
         if corrupt is not None
-        else {name: value for name, value in row.items() if name not in (ORDER, KEY, NUMBER)}
+        else {name: value for name, value in row.items() if name not in (ORDER, KEY, NUMBER, SEAT)}
     )

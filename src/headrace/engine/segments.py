@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from headrace.engine.keys import Int64s
 from headrace.errors import InvariantError
+from headrace.plan.queries import Measure
 
 KEY = "__key"
 """The column that holds the key's number, where no carried column is that number already."""
@@ -28,6 +29,10 @@ REPORTED = "__reported"
 """The column that says which input reports a row should it be late, on the way to the shard, where several take it."""
 NUMBER = "__number"
 """The column that holds a tuple's place in its stream's arrival order, in groups that compare it."""
+PLACE = "__place"
+"""The column that holds a tuple's place in the whole stream, counted from 0, where a window is measured in rows."""
+SEEN = "__seen"
+"""The column that holds how many tuples of the other side's whole stream are before a tuple, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,24 @@ class Segment:
     def rows(self) -> int:
         return int(self.batch.num_rows)
 
+    def clock(self, measure: Measure) -> Int64s:
+        """What a window of that measure is cut by: rising within a key."""
+        return self.ts_us if measure is Measure.TIME else int64s_of(self.batch, PLACE)
+
+    def probe_clock(self, measure: Measure) -> Int64s:
+        """Where each row stands on the clock of a side so measured, which it probes."""
+        return self.ts_us if measure is Measure.TIME else int64s_of(self.batch, SEEN)
+
+    @property
+    def least_seen(self) -> int:
+        """The fewest tuples of the other side that a row has before it; 0 where that is not counted."""
+        return int(int64s_of(self.batch, SEEN).min()) if SEEN in self.batch.schema.names else 0
+
+    @property
+    def last_place(self) -> int:
+        """The newest row's place in the whole stream; -1 where places are not kept."""
+        return int(int64s_of(self.batch, PLACE).max()) if PLACE in self.batch.schema.names else -1
+
     @property
     def min_us(self) -> int:
         return int(self.ts_us.min())
@@ -57,6 +80,11 @@ class Segment:
     @property
     def max_us(self) -> int:
         return int(self.ts_us.max())
+
+
+def int64s_of(batch: pa.RecordBatch, name: str) -> Int64s:
+    values: Int64s = batch.column(name).to_numpy(zero_copy_only=True)
+    return values
 
 
 def times_of(batch: pa.RecordBatch, time: str) -> Int64s:

@@ -1,12 +1,13 @@
 """A shard: a whole small engine for its part of the keys. Events in, effects out; no clock, no I/O, no Spark.
 
-    effects = shard.step(events)       what a micro-batch brought -> what to emit, keep and drop
-    shard.manifest()                   everything else it knows, small; with the kept segments it is the whole state
+    effects = shard.step(events, budget)   what a micro-batch brought -> what to emit, keep and drop
+    shard.manifest()                       everything else it knows, small; with the kept segments it is the whole state
     Shard.restore(plan, ..., manifest, source)
 
 The tests and Spark run this same object. ``step`` is deterministic: the same state and events give the same
 effects. A restored shard may have another plan than the one that kept its state: groups go on where their signature is
 the same, tuples kept without something a new query needs are not used for it, and groups that are gone drop theirs.
+Blocks that wait to be scanned go on for the queries that were there when they came (an epoch is a set of queries).
 
 Invariants (``validate``): no waiting row is at or before its group's progress; runs are sorted; names are unique.
 """
@@ -15,12 +16,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.engine.budget import ProbeBudget
+from headrace.engine.cutting import BlockCut
 from headrace.engine.events import (
     Arrival,
     BlockArrived,
@@ -31,31 +34,41 @@ from headrace.engine.events import (
     RejectRows,
     StreamsEnded,
 )
-from headrace.engine.operators import GroupOperator, InputState, Place
+from headrace.engine.join import KeySearch
+from headrace.engine.keys import Int64s
+from headrace.engine.matching import compared_ranges, key_ranges
+from headrace.engine.operators import END_OF_TIME, GroupOperator, InputState, OperatorOptions, Place
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
-from headrace.engine.segments import NUMBER, REPORTED, times_of
-from headrace.engine.state import input_from_json, input_to_json, names_in
+from headrace.engine.segments import NUMBER, REPORTED, int64s_of, times_of
+from headrace.engine.state import names_in, operator_from_json, operator_to_json
+from headrace.engine.waiting import SEAT, without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
 from headrace.model import StreamId
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
-_END_OF_TIME = Place(2**63 - 1, 2**31)
 _NUMBER_BITS = 32
 """Of a tuple's number: its place in its chunk; above them, the chunk's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a shard holds now."""
+    """What a shard holds now: the join buffers, and beside them tuples that wait for another stream, tuples that wait
+    for their turn (input buffers) and results that wait for a window to be done (output buffers)."""
 
     held_rows: int
     waiting_rows: int
     size_bytes: int
+    pending_rows: int = 0
+    input_bytes: int = 0
+    output_bytes: int = 0
+
+
+JOIN_METHODS: dict[str, KeySearch] = {"index": key_ranges, "nested_loops": compared_ranges}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,11 @@ class ShardOptions:
     cut: Cut = Cut.BANDS
     merge_fanout: int = 4
     policy: str = "lwo"
+    method: str = "index"
+    block: BlockCut = field(default_factory=BlockCut)
+
+    def for_operators(self) -> OperatorOptions:
+        return OperatorOptions(self.cut, POLICIES[self.policy], JOIN_METHODS[self.method], self.block)
 
 
 class Shard:
@@ -76,7 +94,12 @@ class Shard:
         self._serial = Serial()
         self._newest_us: dict[StreamId, int] = {}
         self._orphans: list[str] = []
-        self._operators = {group.signature: self._operator(group) for group in plan.groups}
+        self._epoch = 0
+        self._since = dict.fromkeys(_identities(plan), 0)
+        self._operators = self._all_operators()
+
+    def _all_operators(self) -> dict[str, GroupOperator]:
+        return {group.signature: self._operator(group) for group in self.plan.groups}
 
     def _operator(self, group: Group) -> GroupOperator:
         inputs = [
@@ -85,11 +108,11 @@ class Shard:
             )
             for index, input in enumerate(group.inputs)
         ]
-        return GroupOperator(group, inputs, POLICIES[self._options.policy](), self._options.cut)
+        return GroupOperator(group, inputs, self._options.for_operators(), self._since, self._epoch)
 
-    def step(self, events: Iterable[Event]) -> Iterator[Effect]:
-        """Takes in what arrived, processes all that progress allows, and lets go of what is out of reach. Effects come
-        as they arise, so that results need not be held together; the step is over when they are exhausted."""
+    def step(self, events: Iterable[Event], budget: ProbeBudget | None = None) -> Iterator[Effect]:
+        """Takes in what arrived, does what progress and the budget allow, and lets go of what is out of reach. Effects
+        come as they arise, so that results need not be held together; the step is over when they are exhausted."""
         told = list(events)
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
@@ -99,7 +122,19 @@ class Shard:
             yield from self._accept(block, floors)
         ended = any(isinstance(event, StreamsEnded) for event in told)
         for operator in self._operators.values():
-            yield from self._advance(operator, ended=ended)
+            yield from operator.admit(END_OF_TIME if ended else self._progress(operator))
+        yield from self._work(ProbeBudget() if ended or budget is None else budget)
+        for operator in self._operators.values():
+            reached = [self._reached(state) for state in operator.inputs]
+            yield from operator.settle([None if place is None else place.ts_us for place in reached])
+
+    def _work(self, budget: ProbeBudget) -> Iterator[Effect]:
+        """Gives each group that has blocks waiting a turn, again and again, while the budget allows."""
+        while busy := [operator for operator in self._operators.values() if operator.pending]:
+            for operator in busy:
+                if not budget.allows(sum(one.backlog_rows for one in busy)):
+                    return
+                yield from operator.take_turn(budget)
 
     def _hear(self, heartbeats: list[ProgressMade]) -> dict[tuple[StreamId, Arrival], int | None]:
         """Moves each stream's newest time on; gives, for each chunk, the newest time seen before it."""
@@ -107,6 +142,9 @@ class Shard:
         for beat in sorted(heartbeats, key=lambda one: one.arrival):
             floors.setdefault((beat.stream, beat.arrival), self._newest_us.get(beat.stream))
             self._newest_us[beat.stream] = max(beat.newest_us, self._newest_us.get(beat.stream, beat.newest_us))
+            for operator in self._operators.values():
+                if any(state.input.stream == beat.stream for state in operator.inputs):
+                    operator.heard.add(beat.oldest_us, beat.newest_us, beat.rows)
         return floors
 
     def _numbered(self, blocks: Iterable[BlockArrived]) -> Iterator[BlockArrived]:
@@ -128,20 +166,18 @@ class Shard:
         stream = operator.inputs[block.input].input.stream
         floor_us = floors[stream, block.arrival]
         batch, reported = _without_reports(block.batch)
+        chunk_us = block.chunk_us
         if floor_us is not None:
             allowed_us = floor_us - self.plan.catalog.get(stream).max_delay_us
             late = times_of(batch, operator.inputs[block.input].input.time) < allowed_us
             if late.any():
                 rejected = late if reported is None else late & reported
                 if rejected.any():
-                    yield RejectRows(stream, LATE, batch.filter(rejected))
+                    yield RejectRows(stream, LATE, without_seats(batch.filter(rejected)))
                 batch = batch.filter(pc.invert(late))
-        operator.accept(block.input, batch, block.arrived_us)
-
-    def _advance(self, operator: GroupOperator, *, ended: bool) -> Iterator[Effect]:
-        reached = [self._reached(state) for state in operator.inputs]
-        progress = _END_OF_TIME if ended else self._progress(operator)
-        yield from operator.advance(progress, [None if place is None else place.ts_us for place in reached])
+            if chunk_us is not None:
+                batch, chunk_us = _without_late_seats(batch, chunk_us, chunk_us >= allowed_us)
+        operator.accept(block.input, batch, block.arrived_us, chunk_us)
 
     def _progress(self, operator: GroupOperator) -> Place | None:
         """The place that every stream of the group has reached."""
@@ -158,19 +194,26 @@ class Shard:
     def holdings(self) -> Holdings:
         states = [state for operator in self._operators.values() for state in operator.inputs]
         parts = [part for state in states for run in state.window.runs for part in run.parts]
+        pending = [block for operator in self._operators.values() for block in operator.pending]
+        waiting_bytes = sum(state.waiting.size_bytes for state in states)
         return Holdings(
             sum(part.rows for part in parts),
             sum(state.waiting.rows for state in states),
-            sum(part.size_bytes for part in parts) + sum(state.waiting.size_bytes for state in states),
+            sum(part.size_bytes for part in parts) + waiting_bytes,
+            sum(block.tuples for block in pending),
+            sum(block.size_bytes for block in pending) + waiting_bytes,
+            sum(block.held_bytes for block in pending),
         )
+
+    def backlog(self) -> dict[str, list[int]]:
+        """By group, the tuples here that wait to scan each window next."""
+        return {signature: one.backlog() for signature, one in self._operators.items() if one.group.is_join}
 
     def manifest(self) -> bytes:
         """All but the segments' contents, as JSON."""
-        groups = {
-            signature: [input_to_json(state) for state in operator.inputs]
-            for signature, operator in self._operators.items()
-        }
+        groups = {signature: operator_to_json(operator) for signature, operator in self._operators.items()}
         told = {"version": STATE_VERSION, "serial": self._serial.next_number, "newest_us": self._newest_us}
+        told |= {"epoch": self._epoch, "since": self._since}
         return json.dumps({**told, "groups": groups, "orphans": self._orphans}, separators=(",", ":")).encode()
 
     @classmethod
@@ -186,21 +229,31 @@ class Shard:
         shard._serial.next_number = told["serial"]
         shard._newest_us = {StreamId(name): newest for name, newest in told["newest_us"].items()}
         shard._orphans = list(told["orphans"])
-        for signature, inputs in told["groups"].items():
+        shard._enter_epoch(told["epoch"], told["since"])
+        for signature, kept in told["groups"].items():
             operator = shard._operators.get(signature)
             if operator is None:
-                shard._orphans.extend(name for one in inputs for name in names_in(one))
-                continue
-            for state, kept in zip(operator.inputs, inputs, strict=True):
-                input_from_json(kept, state, source)
+                shard._orphans.extend(names_in(kept))
+            else:
+                operator_from_json(kept, operator, source)
         return shard
+
+    def _enter_epoch(self, epoch: int, since: dict[str, int]) -> None:
+        """Goes on with the epoch that was; queries that were not there begin a new one."""
+        coming = [identity for identity in self._since if identity not in since]
+        self._epoch = epoch + bool(coming)
+        self._since = {identity: since.get(identity, self._epoch) for identity in self._since}
+        self._operators = self._all_operators()
 
     def validate(self) -> None:
         """Checks the invariants; for tests."""
         names: list[str] = []
         for operator in self._operators.values():
+            names += list(names_in(operator_to_json(operator)))
+            completed = [operator.completed(block) for block in operator.pending]
+            if completed != sorted(completed, reverse=True):
+                raise InvariantError("a newer block has done more windows than an older one")
             for state in operator.inputs:
-                names += list(names_in(input_to_json(state)))
                 for run in state.window.runs:
                     keys, ts_us = run.segment.keys, run.segment.ts_us
                     rising = (keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & (ts_us[1:] >= ts_us[:-1]))
@@ -219,6 +272,18 @@ class Shard:
 def _numbered_from(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
     index = batch.schema.get_field_index(NUMBER)
     return batch.set_column(index, NUMBER, pc.add(batch.column(index), pa.scalar(first, pa.int64())))
+
+
+def _identities(plan: SharedPlan) -> list[str]:
+    return [member.identity for group in plan.groups for cls in group.classes for member in cls.members]
+
+
+def _without_late_seats(batch: pa.RecordBatch, chunk_us: Int64s, kept: np.ndarray) -> tuple[pa.RecordBatch, Int64s]:
+    """A chunk's times without the late ones, and the rows with their seats among those left."""
+    if kept.all():
+        return batch, chunk_us
+    seats = (np.cumsum(kept) - 1)[int64s_of(batch, SEAT)]
+    return batch.set_column(batch.schema.get_field_index(SEAT), SEAT, pa.array(seats)), chunk_us[kept]
 
 
 def _without_reports(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray | None]:

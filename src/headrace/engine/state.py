@@ -1,19 +1,57 @@
-"""The kept form of an input's state: names, spans and offsets as JSON; the rows are in the named segments."""
+"""The kept form of an operator's state: names, spans and offsets as JSON; the rows are in the named segments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import Any
 
-from headrace.engine.operators import InputState
-from headrace.engine.segments import times_of, unpack_batch
-from headrace.engine.waiting import Piece
+import numpy as np
+
+from headrace.engine.blocks import ARRIVED, RANK, HeldResults, PendingBlock
+from headrace.engine.join import Block, NewRows
+from headrace.engine.operators import GroupOperator, InputState, Place
+from headrace.engine.segments import int64s_of, times_of, unpack_batch, view_segment
+from headrace.engine.waiting import ChunkTimes, Piece
 from headrace.engine.window import Collected, Part, SegmentSource, open_run
 
 
-def input_to_json(state: InputState) -> dict[str, Any]:
-    """What ``input_from_json`` needs besides the segments."""
+def operator_to_json(operator: GroupOperator) -> dict[str, Any]:
+    """What ``operator_from_json`` needs besides the segments."""
     return {
+        "progress": None if operator.progress is None else list(astuple(operator.progress)),
+        "heard": operator.heard.chunks,
+        "inputs": [_input_to_json(state) for state in operator.inputs],
+        "pending": [_block_to_json(block) for block in operator.pending],
+    }
+
+
+def operator_from_json(kept: dict[str, Any], operator: GroupOperator, source: SegmentSource) -> None:
+    """Fills an empty operator with what was kept."""
+    operator.progress = None if kept["progress"] is None else Place(*kept["progress"])
+    operator.heard.chunks = kept["heard"]
+    for state, one in zip(operator.inputs, kept["inputs"], strict=True):
+        _input_from_json(one, state, source)
+    operator.pending = [_block_from_json(one, operator, source) for one in kept["pending"]]
+
+
+def names_in(kept: dict[str, Any]) -> Iterator[str]:
+    """Every stored segment that the kept state refers to."""
+    for one in kept["inputs"]:
+        yield from (piece["name"] for piece in one["waiting"])
+        yield from (piece["chunk"][0] for piece in one["waiting"] if piece["chunk"])
+        yield from (part[0] for run in one["runs"] for part in run["parts"])
+    for block in kept["pending"]:
+        yield from (name for names in block["names"] for name in names if name is not None)
+        yield from (held["name"] for held in block["held"])
+
+
+# --- inputs
+
+
+def _input_to_json(state: InputState) -> dict[str, Any]:
+    return {
+        "counted": state.waiting.counted,
         "waiting": [
             {
                 "name": piece.name,
@@ -21,13 +59,14 @@ def input_to_json(state: InputState) -> dict[str, Any]:
                 "arrived_us": piece.arrived_us,
                 "size_bytes": piece.size_bytes,
                 "collected": _collected_to_json(piece.collected),
+                "chunk": [piece.chunk.name, piece.chunk.start] if piece.chunk else None,
             }
             for piece in state.waiting.pieces
         ],
         "runs": [
             {
                 "name": run.name,
-                "parts": [[part.name, part.rows, part.size_bytes, part.min_us, part.max_us] for part in run.parts],
+                "parts": [list(astuple(part)) for part in run.parts],
                 "collected": _collected_to_json(run.collected),
             }
             for run in state.window.runs
@@ -35,13 +74,16 @@ def input_to_json(state: InputState) -> dict[str, Any]:
     }
 
 
-def input_from_json(kept: dict[str, Any], state: InputState, source: SegmentSource) -> None:
-    """Fills an empty state with what was kept."""
+def _input_from_json(kept: dict[str, Any], state: InputState, source: SegmentSource) -> None:
+    state.waiting.counted = kept["counted"]
     for one in kept["waiting"]:
         batch = unpack_batch(source.stored(one["name"]))
         collected = _collected_from_json(one["collected"])
         ts_us = times_of(batch, state.input.time)
         piece = Piece(batch, ts_us, one["arrived_us"], collected, one["start"], one["name"], one["size_bytes"])
+        if one["chunk"]:
+            name, start = one["chunk"]
+            piece.chunk = ChunkTimes(int64s_of(unpack_batch(source.stored(name)), "ts"), start, name)
         state.waiting.pieces.append(piece)
     for one in kept["runs"]:
         parts = tuple(Part(*part) for part in one["parts"])
@@ -49,10 +91,74 @@ def input_from_json(kept: dict[str, Any], state: InputState, source: SegmentSour
         state.window.runs.append(open_run(one["name"], parts, collected, state.window.layout, source))
 
 
-def names_in(kept: dict[str, Any]) -> Iterator[str]:
-    """Every stored segment that the kept state refers to."""
-    yield from (one["name"] for one in kept["waiting"])
-    yield from (part[0] for one in kept["runs"] for part in one["parts"])
+# --- blocks
+
+
+def _block_to_json(block: PendingBlock) -> dict[str, Any]:
+    collections = [
+        [None if new is None else _collected_to_json(new.collected) for new in one.inputs] for one in block.rounds
+    ]
+    return {
+        "epoch": block.epoch,
+        "weight": block.weight,
+        "tuples": block.tuples,
+        "whole": block.whole,
+        "done": block.done,
+        "names": block.names,
+        "size_bytes": block.size_bytes,
+        "collected": [] if block.is_scanned else collections,
+        "held": [
+            {
+                "name": held.name,
+                "size_bytes": held.size_bytes,
+                "readers": held.readers,
+                "counted": held.counted,
+                "round": held.round,
+            }
+            for held in block.held
+        ],
+    }
+
+
+def _block_from_json(kept: dict[str, Any], operator: GroupOperator, source: SegmentSource) -> PendingBlock:
+    rounds = [
+        _round_from_store(names, collected, operator, source)
+        for names, collected in zip(kept["names"], kept["collected"], strict=True)
+    ]
+    done = None if kept["done"] is None else tuple(kept["done"])
+    held = [
+        HeldResults(
+            tuple(tuple(readers) for readers in one["readers"]),
+            unpack_batch(source.stored(one["name"])),
+            one["counted"],
+            one["round"],
+            one["name"],
+            one["size_bytes"],
+        )
+        for one in kept["held"]
+    ]
+    numbers = (kept["epoch"], kept["weight"], kept["tuples"])
+    return PendingBlock(*numbers, rounds, kept["whole"], done, held, kept["names"], kept["size_bytes"])
+
+
+def _round_from_store(
+    names: list[str | None], collected: list[Any], operator: GroupOperator, source: SegmentSource
+) -> Block:
+    batches = [None if name is None else unpack_batch(source.stored(name)) for name in names]
+    arrived_us = np.zeros(sum(batch.num_rows for batch in batches if batch is not None), dtype=np.int64)
+    inputs: list[NewRows | None] = []
+    for batch, state, one in zip(batches, operator.inputs, collected, strict=True):
+        if batch is None:
+            inputs.append(None)
+            continue
+        ranks = int64s_of(batch, RANK)
+        arrived_us[ranks] = int64s_of(batch, ARRIVED)
+        rows = batch.select([name for name in batch.schema.names if name not in (RANK, ARRIVED)])
+        inputs.append(NewRows(view_segment(rows, state.window.layout), ranks, _collected_from_json(one)))
+    return Block(tuple(inputs), arrived_us)
+
+
+# --- collections
 
 
 def _collected_to_json(collected: Collected) -> list[list[str]]:

@@ -80,6 +80,8 @@ class Part:
     size_bytes: int
     min_us: int
     max_us: int
+    last_place: int = -1
+    """The newest row's place in the whole stream, where windows are measured in rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +167,13 @@ class WindowStore:
         self._effects.append(CacheSegment(run.name, run.segment.batch))
         return run
 
-    def expire_before(self, cutoff_us: int) -> int:
-        """Drops parts that lie wholly before the cut-off; gives the number of rows let go."""
+    def expire_before(self, cutoff_us: int | None, cutoff_place: int | None = None) -> int:
+        """Drops parts that lie wholly before the cut-off, or both cut-offs where a stream is looked at in two ways;
+        gives the number of rows let go."""
         dropped = 0
         kept: list[Run] = []
         for run in self.runs:
-            dead = tuple(part for part in run.parts if part.max_us < cutoff_us)
+            dead = tuple(part for part in run.parts if _is_before(part, cutoff_us, cutoff_place))
             self._drop(dead)
             dropped += sum(part.rows for part in dead)
             if len(dead) < len(run.parts):
@@ -206,13 +209,18 @@ class WindowStore:
         blob = pack_batch(segment.batch)
         name = f"{content_name(blob)}-{self.serial.take()}"
         self._effects.append(KeepSegment(name, blob))
-        return Part(name, segment.rows, blob.size, segment.min_us, segment.max_us)
+        return Part(name, segment.rows, blob.size, segment.min_us, segment.max_us, segment.last_place)
 
     def _forget(self, runs: Sequence[Run]) -> None:
         self._effects.extend(ForgetSegment(run.name) for run in runs)
 
     def _drop(self, parts: tuple[Part, ...]) -> None:
         self._effects.extend(DropSegment(part.name) for part in parts)
+
+
+def _is_before(part: Part, cutoff_us: int | None, cutoff_place: int | None) -> bool:
+    in_time = cutoff_us is None or part.max_us < cutoff_us
+    return in_time and (cutoff_place is None or part.last_place < cutoff_place)
 
 
 def open_run(name: str, parts: tuple[Part, ...], collected: Collected, layout: Layout, source: SegmentSource) -> Run:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from headrace.config import parse_duration
+from headrace.config import parse_duration, parse_sink_name
 from headrace.errors import PlanError, SettingError
 from headrace.model import Options
 
@@ -172,7 +172,10 @@ _FILES_OPTIONS = (
     Option("header", _flag, "whether the first line names the columns", False, only_with=("format", "csv")),
 )
 
-_PARQUET_OPTIONS = (Option("path", _text, "the directory to write; by default one of the query's name in the output"),)
+_PARQUET_OPTIONS = (
+    Option("path", _text, "the directory to write; by default one of the query's (or sink's) name in the output"),
+    Option("shared", parse_sink_name, "a sink for many queries: rows in common files, with a first column `query`"),
+)
 
 SOURCES = {
     connector.name: connector

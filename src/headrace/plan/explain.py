@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
+from headrace.config import Settings
 from headrace.model import QueryId, format_duration
+from headrace.plan.queries import Measure
 from headrace.plan.sharing import (
     Delivery,
     Group,
     Input,
     OutputClass,
     SharedPlan,
+    Sizes,
     conditions_text,
     expression_text,
 )
 
 
-def explain(plan: SharedPlan, shards: int, queries: Sequence[QueryId] | None = None) -> str:
+def explain(plan: SharedPlan, settings: Settings, queries: Sequence[QueryId] | None = None) -> str:
     """The groups that hold these queries (all by default), one block of lines each."""
     wanted = set(plan.queries if queries is None else queries)
     groups = [group for group in plan.groups if wanted & set(_queries(group))]
-    blocks = ["\n".join(_group_lines(plan, number, group, shards)) for number, group in enumerate(groups, 1)]
-    return "\n\n".join([_head(groups, shards), *blocks]) + "\n"
+    blocks = ["\n".join(_group_lines(plan, number, group, settings)) for number, group in enumerate(groups, 1)]
+    return "\n\n".join([_head(groups, settings.shards), *blocks]) + "\n"
 
 
 def _queries(group: Group) -> list[QueryId]:
@@ -37,15 +41,20 @@ def _counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def _group_lines(plan: SharedPlan, number: int, group: Group, shards: int) -> Iterator[str]:
+def _group_lines(plan: SharedPlan, number: int, group: Group, settings: Settings) -> Iterator[str]:
     names = side_names(group)
     kind = "window join" if group.is_join else "scan"
     yield f"group {number}: {kind} {group.signature}"
     if group.is_join:
-        yield f"  order         {LWO}"
-    yield f"  partitioning  {_partitioning(group, shards)}"
+        yield f"  order         {_order_text(settings)}"
+        yield f"  method        {_method_text(group, settings)}"
+    yield f"  partitioning  {_partitioning(group, settings.shards)}"
     if group.is_join:
-        yield "  bands         " + " | ".join(_bands(group))
+        yield (
+            "  bands         " + " | ".join(_bands(group))
+            if _is_nested(group)
+            else "  windows       " + _windows(group)
+        )
     for index, reader in enumerate(group.inputs):
         yield from _input_lines(plan, reader, [names[side] for side, used in enumerate(group.sides) if used == index])
     if group.verified:
@@ -54,7 +63,25 @@ def _group_lines(plan: SharedPlan, number: int, group: Group, shards: int) -> It
         yield from _class_lines(group, cls, names)
 
 
-LWO = "largest window only (LWO)"
+POLICY_NAMES = {
+    "lwo": "largest window only (LWO)",
+    "swf": "smallest window first (SWF)",
+    "mqt": "maximum query throughput (MQT)",
+}
+
+
+def _order_text(settings: Settings) -> str:
+    policy = POLICY_NAMES[settings.policy]
+    if settings.budget is None:
+        return f"{policy}; no budget, so all is done at once"
+    blocks = f", blocks of {settings.block}" if settings.block else ""
+    return f"{policy}, {settings.budget} a micro-batch{blocks}"
+
+
+def _method_text(group: Group, settings: Settings) -> str:
+    if not group.inputs[0].keys:
+        return "every pair in the window (no equality to find partners by)"
+    return "index of sorted keys" if settings.join_method == "index" else "nested loops"
 
 
 def side_names(group: Group) -> list[str]:
@@ -68,6 +95,8 @@ def side_names(group: Group) -> list[str]:
 def _partitioning(group: Group, shards: int) -> str:
     if not group.is_join:
         return f"rows dealt over {_counted(shards, 'shard')}"
+    if not group.inputs[0].keys:
+        return "one shard: no equality to split by"
     keys = [", ".join(expression_text(key) for key in group.input_of(side).keys) for side in (0, 1)]
     key = keys[0] if keys[0] == keys[1] else " = ".join(keys)
     return f"hash of {key} over {_counted(shards, 'shard')}, no copies"
@@ -77,11 +106,37 @@ def _bands(group: Group) -> Iterator[str]:
     """The distinct windows as the stretches between them, with the number of queries that end in each."""
     members = [member for cls in group.classes for member in cls.members]
     before = "0"
-    for window_us in group.windows_us:
-        ending = sum(member.window_us == window_us for member in members)
-        window = format_duration(window_us)
+    for sizes in group.windows:
+        ending = sum(member.sizes == sizes for member in members)
+        window = window_text(group.measures, sizes)
         yield f"{before} .. {window} ({_counted(ending, 'query', 'queries')})"
         before = window
+
+
+def _is_nested(group: Group) -> bool:
+    """Whether each window lies within the next larger one, on both sides."""
+    return all(
+        small <= large for one, other in pairwise(group.windows) for small, large in zip(one, other, strict=True)
+    )
+
+
+def _windows(group: Group) -> str:
+    """Windows that do not lie within each other, in the order in which they are scanned."""
+    return ", ".join(window_text(group.measures, sizes) for sizes in group.windows)
+
+
+def window_text(measures: Sequence[Measure], sizes: Sizes) -> str:
+    """A window as a user would write it: one size, or one for each side.
+
+    >>> window_text((Measure.TIME, Measure.ROWS), (1_000_000, 5))
+    '[1 second, 5 rows]'
+    """
+    texts = [_size_text(*one) for one in zip(measures, sizes, strict=True)]
+    return texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
+
+
+def _size_text(measure: Measure, size: int) -> str:
+    return format_duration(size) if measure is Measure.TIME else _counted(size, "row")
 
 
 def _input_lines(plan: SharedPlan, reader: Input, sides: Sequence[str]) -> Iterator[str]:
@@ -94,11 +149,11 @@ def _input_lines(plan: SharedPlan, reader: Input, sides: Sequence[str]) -> Itera
 
 def _class_lines(group: Group, cls: OutputClass, names: Sequence[str]) -> Iterator[str]:
     members = [
-        f"{member.query} ({format_duration(member.window_us)})" if group.is_join else str(member.query)
+        f"{member.query} ({window_text(group.measures, member.sizes)})" if group.is_join else str(member.query)
         for member in cls.members
     ]
     sides = names if group.is_join else ()
     yield f"  queries       {', '.join(members)}"
     yield f"    filter      {conditions_text(cls.filters, sides)}"
     shown = [f"{expression_text(output.expression, sides)} AS {output.name}" for output in cls.outputs]
-    yield f"    select      {', '.join(shown)}" if cls.delivery is Delivery.ROWS else "    select      only counted"
+    yield "    select      only counted" if cls.delivery is Delivery.COUNT else f"    select      {', '.join(shown)}"

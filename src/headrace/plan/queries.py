@@ -1,16 +1,40 @@
 """A bound query: what one CREATE QUERY asks for, every name resolved and every expression typed.
 
 This is the logical plan before sharing, in the normal form that sharing compares: the streams of FROM, one flat list
-of conditions (ON and WHERE alike), the output columns, one window. ``sharing.py`` makes groups of it.
+of conditions (ON and WHERE alike), the output columns, how far back each stream is looked at. ``sharing.py`` makes
+groups of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from headrace.errors import PlanError
 from headrace.model import BOOLEAN, NULL, Column, Options, QueryId, Schema, StreamId
 from headrace.plan.expressions import Expression
+
+
+class Measure(Enum):
+    """What a window is measured in."""
+
+    TIME = "time"
+    """Microseconds of event time."""
+    ROWS = "rows"
+    """Tuples of the whole stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far back one stream is looked at, from a result's newest tuple: microseconds or tuples."""
+
+    measure: Measure
+    size: int
+
+
+def within_us(size_us: int, sources: int = 2) -> tuple[Extent, ...]:
+    """``WINDOW <time>``: the same for every stream."""
+    return (Extent(Measure.TIME, size_us),) * sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +55,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A continuous query. ``window_us`` may be None only when it reads a single stream."""
+    """A continuous query. ``windows`` has one extent a source; it may be empty only when there is a single stream."""
 
     name: QueryId
     sources: tuple[Source, ...]
     conditions: tuple[Expression, ...]
     outputs: tuple[Output, ...]
-    window_us: int | None = None
+    windows: tuple[Extent, ...] = ()
     into: Options = ()
 
     def __post_init__(self) -> None:
@@ -45,10 +69,12 @@ class Query:
             raise PlanError(f"query {self.name} reads no stream")
         if not self.outputs:
             raise PlanError(f"query {self.name} has no output columns")
-        if len(self.sources) > 1 and self.window_us is None:
+        if self.windows and len(self.windows) != len(self.sources):
+            raise PlanError(f"query {self.name} has {len(self.windows)} windows for {len(self.sources)} streams")
+        if len(self.sources) > 1 and not self.windows:
             raise PlanError(f"query {self.name} joins streams without a window: end it with WINDOW 1 MINUTE, say")
-        if self.window_us is not None and self.window_us < 0:
-            raise PlanError(f"the window of query {self.name} is negative")
+        if any(one.size < (one.measure is Measure.ROWS) for one in self.windows):
+            raise PlanError(f"a window of query {self.name} is too small: a time of 0 or more, or at least 1 row")
         for condition in self.conditions:
             if condition.type not in (BOOLEAN, NULL):
                 raise PlanError(f"a condition of query {self.name} is {condition.type}, not BOOLEAN")

@@ -6,6 +6,9 @@ Queries whose streams and equality predicates agree, whatever their aliases, fil
     0 ....... w1 ........... w2 ........................ w3      age of the older tuple of a result
     |  band 1  |    band 2    |          band 3           |      a query with window w2 reads bands 1 and 2
 
+A window has a size for each side, which may differ; ages are microseconds or tuples, as a side is measured. Streams
+without an equality between them are one key: every pair in a window is looked at.
+
 Filters that every member has run below the join (``Input.pushed``); the others after it, once for all members that
 have the same filters and select list (``OutputClass``). Planning is quadratic in a group's members at worst.
 
@@ -16,14 +19,17 @@ of two results with the same tuples comes first); every query is in exactly one 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import hashlib
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, TypeAlias
 
 from headrace.errors import PlanError
 from headrace.model import BOOLEAN, Catalog, Column, Options, QueryId, Schema, StreamId, TypeKind
 from headrace.plan.expressions import Call, ColumnRef, Expression, columns_of, render, rewrite, sources_of
-from headrace.plan.queries import Output, Query
+from headrace.plan.queries import Measure, Output, Query
+from headrace.plan.sinks import check_shared
 
 
 class Delivery(Enum):
@@ -32,6 +38,8 @@ class Delivery(Enum):
     ROWS = "rows"
     COUNT = "count"
     """Only how many: the sink ``count``."""
+    SHARED = "shared"
+    """Rows, to files that hold many queries' rows: each query's are kept in order within a file."""
 
 
 class KeyForm(Enum):
@@ -54,12 +62,17 @@ class Input:
     schema: Schema
 
 
+Sizes: TypeAlias = tuple[int, ...]
+"""A window: how far back each side is looked at, in what the side is measured in. Empty for a scan."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A query of a class, and how far back it looks."""
+    """A query of a class, and how far back it looks. ``identity`` names it together with all it asks for."""
 
     query: QueryId
-    window_us: int
+    sizes: Sizes
+    identity: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +88,9 @@ class OutputClass:
     members: tuple[Member, ...]
 
     @property
-    def windows_us(self) -> tuple[int, ...]:
-        return tuple(sorted({member.window_us for member in self.members}))
+    def windows(self) -> tuple[Sizes, ...]:
+        """From the smallest to the largest: one that holds another comes after it."""
+        return tuple(sorted({member.sizes for member in self.members}, key=lambda sizes: (sum(sizes), sizes)))
 
     @property
     def schema(self) -> Schema:
@@ -106,11 +120,21 @@ class Group:
     sides: tuple[int, ...]
     key_form: KeyForm
     verified: tuple[Expression, ...]
+    measures: tuple[Measure, ...]
     classes: tuple[OutputClass, ...]
 
     @property
-    def windows_us(self) -> tuple[int, ...]:
-        return tuple(sorted({window for one in self.classes for window in one.windows_us}))
+    def windows(self) -> tuple[Sizes, ...]:
+        """From the smallest to the largest: one that holds another comes after it."""
+        windows = {sizes for one in self.classes for sizes in one.windows}
+        return tuple(sorted(windows, key=lambda sizes: (sum(sizes), sizes)))
+
+    @property
+    def counts_rows(self) -> tuple[bool, ...]:
+        """For each input, whether its tuples' places in the whole stream are needed: a side that reads the stream is
+        measured in rows."""
+        counted = {self.input_of(side).stream for side, one in enumerate(self.measures) if one is Measure.ROWS}
+        return tuple(input.stream in counted for input in self.inputs)
 
     @property
     def is_join(self) -> bool:
@@ -143,6 +167,7 @@ def share(catalog: Catalog, queries: Sequence[Query]) -> SharedPlan:
     names = [query.name for query in queries]
     if len(set(names)) != len(names):
         raise PlanError("two queries have the same name")
+    check_shared(queries)
     by_signature: dict[str, list[_Canonical]] = {}
     for query in queries:
         canonical = _canonical(catalog, query)
@@ -161,6 +186,8 @@ class _Canonical:
     keys: tuple[tuple[Expression, ...], ...]
     conditions: tuple[Expression, ...]
     outputs: tuple[Output, ...]
+    measures: tuple[Measure, ...]
+    sizes: Sizes
 
 
 def _canonical(catalog: Catalog, query: Query) -> _Canonical:
@@ -169,8 +196,6 @@ def _canonical(catalog: Catalog, query: Query) -> _Canonical:
     if len(query.sources) > 2:
         raise PlanError(f"query {query.name} joins {len(query.sources)} streams: two are supported")
     equalities = [pair for condition in query.conditions if (pair := _equality(condition)) is not None]
-    if not equalities:
-        raise PlanError(f"query {query.name} has no equality between its streams: add one, such as a.id = b.id")
     positions = [catalog.position(source.stream) for source in query.sources]
     return _arranged(query, (0, 1) if positions[0] <= positions[1] else (1, 0), equalities)
 
@@ -197,14 +222,26 @@ def _arranged(query: Query, order: tuple[int, ...], equalities: Iterable[tuple[E
     ordered = sorted(pairs, key=lambda pair: [expression_text(part) for part in pair])
     keys = tuple(tuple(pair[side] for pair in ordered) for side in range(len(order)))
     streams = tuple(query.sources[source].stream for source in order)
+    extents = [query.windows[source] for source in order] if len(order) > 1 else []
+    measures = tuple(extent.measure for extent in extents)
     return _Canonical(
         query,
-        " = ".join(_side_text(stream, key) for stream, key in zip(streams, keys, strict=True)),
+        _signature(streams, keys, measures),
         streams,
         keys,
         tuple(dict.fromkeys(move(one) for one in query.conditions)),
         tuple(Output(output.name, move(output.expression)) for output in query.outputs),
+        measures,
+        tuple(extent.size for extent in extents),
     )
+
+
+def _signature(streams: Sequence[StreamId], keys: Sequence[tuple[Expression, ...]], measures: Sequence[Measure]) -> str:
+    joined = " = " if any(keys) else " x "
+    sides = joined.join(_side_text(stream, key) for stream, key in zip(streams, keys, strict=True))
+    if Measure.ROWS not in measures:
+        return sides
+    return f"{sides} by {', '.join(measure.value for measure in measures)}"
 
 
 def _alone(expression: Expression) -> Expression:
@@ -235,7 +272,7 @@ def _group(catalog: Catalog, members: list[_Canonical]) -> Group:
         _input(catalog, first, side, sides, pushed[side], verified, classes)
         for side in sorted({sides.index(i) for i in sides})
     )
-    return Group(first.signature, inputs, sides, key_form, verified, classes)
+    return Group(first.signature, inputs, sides, key_form, verified, first.measures, classes)
 
 
 def _key_conditions(canonical: _Canonical) -> tuple[Expression, ...]:
@@ -261,17 +298,28 @@ def _common(members: list[_Canonical], side: int) -> tuple[Expression, ...]:
 def _classes(
     members: list[_Canonical], joined: tuple[Expression, ...], pushed: Sequence[tuple[Expression, ...]]
 ) -> tuple[OutputClass, ...]:
+    below_join = tuple(pushed)
     below = {_on_side(one, side) for side, conditions in enumerate(pushed) for one in conditions} | set(joined)
     below |= {_flipped(one) for one in joined}
     found: dict[tuple[tuple[Expression, ...], tuple[Output, ...], Delivery], list[Member]] = {}
+    same: dict[Hashable, Any] = {}  # what is equal is one object: a plan is sent to every task, and is as small so
     for member in members:
-        filters = tuple(one for one in member.conditions if one not in below)
-        key = (filters, member.outputs, delivery_of(member.query.into))
-        found.setdefault(key, []).append(Member(member.query.name, member.query.window_us or 0))
+        filters = tuple(same.setdefault(one, one) for one in member.conditions if one not in below)
+        key = (filters, same.setdefault(member.outputs, member.outputs), delivery_of(member.query.into))
+        found.setdefault(key, []).append(Member(member.query.name, member.sizes, _identity(member)))
     return tuple(
-        OutputClass(tuple(pushed), filters, outputs, delivery, tuple(queries))
+        OutputClass(below_join, filters, outputs, delivery, tuple(queries))
         for (filters, outputs, delivery), queries in found.items()
     )
+
+
+def _identity(member: _Canonical) -> str:
+    """The query's name, and a number that another query under that name would not have."""
+    names = ("0", "1")
+    asked = [*sorted(expression_text(one, names) for one in member.conditions)]
+    asked += [f"{expression_text(output.expression, names)} AS {output.name}" for output in member.outputs]
+    told = "\n".join([member.signature, *asked, str(member.sizes), delivery_of(member.query.into).value])
+    return f"{member.query.name}-{hashlib.blake2b(told.encode(), digest_size=6).hexdigest()}"
 
 
 def _flipped(equality: Expression) -> Expression:
@@ -280,7 +328,10 @@ def _flipped(equality: Expression) -> Expression:
 
 
 def delivery_of(into: Options) -> Delivery:
-    return Delivery.COUNT if dict(into).get("connector") == "count" else Delivery.ROWS
+    options = dict(into)
+    if options.get("connector") == "count":
+        return Delivery.COUNT
+    return Delivery.SHARED if "shared" in options else Delivery.ROWS
 
 
 def _input(

@@ -2,6 +2,9 @@
 
 CHECKPOINT/headrace.json    program, shards, streams
 CHECKPOINT/control/         messages to the running shards, read as a stream of their own
+CHECKPOINT/orders/          what the next micro-batch's tasks must know alike
+CHECKPOINT/requests/        what other programs ask of a run: queries to add or drop
+CHECKPOINT/changes.jsonl    what was added and dropped while running
 CHECKPOINT/spark/           Spark's own: offsets, commits, state
 """
 
@@ -18,11 +21,15 @@ from typing import Any
 
 from headrace.errors import StateError
 from headrace.model import Stream
+from headrace.spark.orders import Orders
 from headrace.spark.staging import check_writable
 
 PROGRAM = "headrace"
 VERSION = 1
 _FILE = "headrace.json"
+REQUESTS = "requests"
+END_MESSAGE = "end"
+GO_ON_MESSAGE = "go on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +50,58 @@ class Checkpoint:
 
     def hold(self) -> int:
         """Keeps other runs away until the file descriptor is closed, or this process ends however it may."""
-        held = os.open(self.directory / _FILE, os.O_RDONLY)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(held)
+        held = _locked(self.directory / _FILE)
+        if held is None:
             raise StateError(
                 f"another run is using the checkpoint {self.directory}: stop it, or give --checkpoint another directory"
-            ) from None
+            )
         return held
 
-    def say_end(self) -> None:
-        """Tells every shard that the input has ended."""
+    def next_batch(self) -> int:
+        """The first micro-batch that was not begun: one that was begun is run again as it was."""
+        begun = [int(entry.name) for entry in (self.spark / "offsets").glob("*") if entry.name.isdigit()]
+        return max(begun, default=-1) + 1
+
+    @property
+    def orders(self) -> Orders:
+        return Orders(str(self.directory.absolute() / "orders"))
+
+    @property
+    def requests(self) -> Path:
+        return self.directory / REQUESTS
+
+    @property
+    def changes(self) -> Path:
+        """What was added and dropped while running, in order."""
+        return self.directory / "changes.jsonl"
+
+    def say(self, message: str) -> None:
+        """Tells every shard; a micro-batch comes of it even without input."""
         aside = self.control / f".{uuid.uuid4().hex}"
-        aside.write_text("end\n")
-        aside.rename(self.control / f"end-{uuid.uuid4().hex}")
+        aside.write_text(f"{message}\n")
+        aside.rename(self.control / uuid.uuid4().hex)
+
+
+def _locked(file: Path) -> int | None:
+    """The file's lock as a descriptor, or None when another process has it."""
+    held = os.open(file, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        return None
+    return held
+
+
+def running_requests(directory: Path) -> Path:
+    """Where the run on this checkpoint takes requests; refused when there is none."""
+    file = directory / _FILE
+    held = _locked(file) if file.exists() else None
+    if held is not None:
+        os.close(held)
+    if held is not None or not file.exists():
+        raise StateError(f"no run is using the checkpoint {directory}: start one, or give the --out of one that runs")
+    return directory / REQUESTS
 
 
 def open_checkpoint(directory: Path, streams: Sequence[Stream], labels: tuple[int, ...]) -> Checkpoint:
@@ -116,4 +160,5 @@ def _create(file: Path, streams: Sequence[Stream], labels: tuple[int, ...]) -> C
 
 def _ready(checkpoint: Checkpoint) -> Checkpoint:
     checkpoint.control.mkdir(exist_ok=True)
+    checkpoint.requests.mkdir(exist_ok=True)
     return checkpoint

@@ -1,8 +1,8 @@
 """The run's statistics, gathered from what the shards report with each micro-batch.
 
-Totals are since the run started; rates and latencies are over the last micro-batches (``RECENT``), so that a start-up
-backlog does not colour them for ever. Latency is measured from the time a source task read a result's newest tuple to
-the time the micro-batch was published.
+Totals are since the run started; rates and response times are over the last micro-batches (``RECENT``), so that a
+start-up backlog does not colour them for ever. Response time is measured from the time a source task read a result's
+newest tuple to the time the micro-batch was published.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats
+from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats, WindowStats
 
 RECENT = 20
-"""Micro-batches that rates and latencies look back on."""
+"""Micro-batches that rates and response times look back on."""
 
 
-REMEMBERED = 1000
-"""Micro-batches whose stage times are kept."""
+REMEMBERED = 20_000
+"""Responses that ``Run.history`` tells of: one for each query in a micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,42 @@ class BatchFacts:
     began_s: float
     published_s: float
     told: tuple[tuple[int, dict[str, Any]], ...]
+    probes_allowed: int | None = None
+
+    @property
+    def probes(self) -> int:
+        """What the micro-batch spent; all shards spend the same."""
+        return max((told["spent"] for _, told in self.told), default=0)
+
+    @property
+    def is_throttled(self) -> bool:
+        return any(told["over_limit"] for _, told in self.told)
+
+    def joined_ms(self, told: dict[str, Any]) -> float:
+        """How long a shard took for what the budget is for."""
+        return float(told["stage_ms"].get("join", 0.0) + told["stage_ms"].get("emit", 0.0))
+
+    def backlog(self) -> dict[str, list[int]]:
+        """By group, the tuples over all shards that wait to scan each window next."""
+        queued: dict[str, list[int]] = {}
+        for _, told in self.told:
+            for group, rows in told["backlog"].items():
+                before = queued.get(group, [0] * len(rows))
+                queued[group] = [one + other for one, other in zip(before, rows, strict=True)]
+        return queued
+
+    def responses(self) -> dict[str, tuple[int, float, float]]:
+        """For each query that got results: how many, the sum of their response times, and the longest (ms)."""
+        published_us = self.published_s * 1_000_000
+        found: dict[str, tuple[int, float, float]] = {}
+        for _, told in self.told:
+            for query, arrived in told["arrived"].items():
+                count, total_ms, most_ms = found.get(query, (0, 0.0, 0.0))
+                for arrived_us, rows in arrived:
+                    response_ms = (published_us - arrived_us) / 1000
+                    count, total_ms, most_ms = count + rows, total_ms + rows * response_ms, max(most_ms, response_ms)
+                found[query] = (count, total_ms, most_ms)
+        return found
 
     def results(self) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -56,8 +92,8 @@ class BatchFacts:
                 counts[stream] = counts.get(stream, 0) + rows
         return counts
 
-    def latencies_ms(self, query: str) -> list[tuple[float, int]]:
-        """(latency, how many results had it)."""
+    def responses_ms(self, query: str) -> list[tuple[float, int]]:
+        """(response time, how many results had it)."""
         published_us = self.published_s * 1_000_000
         pairs = [pair for _, told in self.told for pair in told["arrived"].get(query, ())]
         return [((published_us - arrived_us) / 1000, rows) for arrived_us, rows in pairs]
@@ -74,67 +110,111 @@ class BatchFacts:
         return stages
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """What is remembered of a micro-batch: its stage times, and each query's responses (count, sum, longest in ms)."""
+
+    stage_ms: dict[str, float]
+    responses: dict[str, tuple[int, float, float]]
+    backlog_rows: int
+    probes: int
+
+
 @dataclass(slots=True)
 class RunMetrics:
     """Fills from the micro-batch callback, read from any thread."""
 
     queries: tuple[str, ...]
     streams: tuple[str, ...]
+    windows: dict[str, tuple[str, ...]]
+    """The windows of each group, as texts, from the smallest."""
     shards: int
     started_s: float
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _recent: deque[BatchFacts] = field(default_factory=lambda: deque(maxlen=RECENT))
-    _stages: dict[int, dict[str, float]] = field(default_factory=dict)
+    _records: dict[int, BatchRecord] = field(default_factory=dict)
     _results: dict[str, int] = field(default_factory=dict)
     _reads: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     _held: dict[int, ShardStats] = field(default_factory=dict)
+    _backlog: dict[str, list[int]] = field(default_factory=dict)
     _batches: int = 0
+    _throttled: int = 0
+
+    def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
+        """From now on these queries run; those that are gone are forgotten."""
+        with self._lock:
+            self.queries, self.windows = queries, windows
+            running = set(queries)
+            self._results = {query: rows for query, rows in self._results.items() if query in running}
 
     def add(self, facts: BatchFacts) -> None:
         with self._lock:
             self._recent.append(facts)
             self._batches += 1
+            self._throttled += facts.is_throttled
             self._held.update(facts.holdings())
-            self._stages[facts.batch] = facts.stage_ms()
-            self._stages.pop(facts.batch - REMEMBERED, None)
+            self._backlog = facts.backlog()
+            backlog_rows = sum(map(sum, self._backlog.values()))
+            self._records[facts.batch] = BatchRecord(facts.stage_ms(), facts.responses(), backlog_rows, facts.probes)
+            while len(self._records) > max(RECENT, REMEMBERED // max(len(self.queries), 1)):
+                del self._records[next(iter(self._records))]
             for query, rows in facts.results().items():
                 self._results[query] = self._results.get(query, 0) + rows
-            late = facts.late()
-            for stream in {*facts.reads(), *late}:
-                rows, malformed = facts.reads().get(stream, (0, 0))
+            late, reads = facts.late(), facts.reads()
+            for stream in {*reads, *late}:
+                rows, malformed = reads.get(stream, (0, 0))
                 before = self._reads.get(stream, (0, 0, 0))
                 self._reads[stream] = (before[0] + rows, before[1] + malformed, before[2] + late.get(stream, 0))
 
-    def stages(self) -> dict[int, dict[str, float]]:
-        """Stage times by micro-batch."""
+    def records(self) -> dict[int, BatchRecord]:
+        """What is remembered, by micro-batch."""
         with self._lock:
-            return dict(self._stages)
+            return dict(self._records)
 
-    def waiting_rows(self) -> int | None:
-        """Rows that wait in all shards for another stream; None before every shard has been heard."""
+    def unfinished_rows(self) -> int | None:
+        """Rows that wait in all shards, for another stream or for their turn; None before every shard was heard."""
         with self._lock:
             heard = len(self._held) == self.shards
-            return sum(shard.waiting_tuples for shard in self._held.values()) if heard else None
+            return sum(one.waiting_tuples + one.pending_tuples for one in self._held.values()) if heard else None
 
     def snapshot(self, now_s: float, batch_ms: float) -> RunStats:
         with self._lock:
             recent = list(self._recent)
+            last = recent[-1] if recent else None
             span_s = max(now_s - (recent[0].began_s if recent else now_s), 1e-3)
             return RunStats(
                 batches=self._batches,
                 elapsed_s=now_s - self.started_s,
-                queries=tuple(self._query(query, recent, span_s) for query in self.queries),
+                queries=self._queries(recent, span_s),
                 streams=tuple(self._stream(stream, recent, span_s) for stream in self.streams),
                 shards=tuple(self._held[shard] for shard in sorted(self._held)),
                 batch_ms=batch_ms,
-                stage_ms=tuple(recent[-1].stage_ms().items()) if recent else (),
+                stage_ms=tuple(last.stage_ms().items()) if last else (),
+                windows=self._windows(),
+                probes=last.probes if last else 0,
+                probes_allowed=last.probes_allowed if last else None,
+                throttled_batches=self._throttled,
             )
 
-    def _query(self, query: str, recent: list[BatchFacts], span_s: float) -> QueryStats:
-        latencies = [pair for facts in recent for pair in facts.latencies_ms(query)]
-        rows = sum(facts.results().get(query, 0) for facts in recent)
-        p50, p99 = weighted_percentiles(latencies, (0.5, 0.99))
-        return QueryStats(query, self._results.get(query, 0), rows / span_s, p50, p99)
+    def _windows(self) -> tuple[WindowStats, ...]:
+        return tuple(
+            WindowStats(group, window, rows)
+            for group, windows in self.windows.items()
+            for window, rows in zip(windows, self._backlog.get(group, [0] * len(windows)), strict=False)
+        )
+
+    def _queries(self, recent: list[BatchFacts], span_s: float) -> tuple[QueryStats, ...]:
+        responses: dict[str, list[tuple[float, int]]] = {}
+        for facts in recent:
+            for query in {query for _, told in facts.told for query in told["arrived"]}:
+                responses.setdefault(query, []).extend(facts.responses_ms(query))
+        return tuple(self._query(query, responses.get(query, []), span_s) for query in self.queries)
+
+    def _query(self, query: str, responses: list[tuple[float, int]], span_s: float) -> QueryStats:
+        rows = sum(count for _, count in responses)
+        p50, p99, most = weighted_percentiles(responses, (0.5, 0.99, 1.0))
+        mean = sum(ms * count for ms, count in responses) / rows if rows else None
+        return QueryStats(query, self._results.get(query, 0), rows / span_s, p50, p99, mean, most)
 
     def _stream(self, stream: str, recent: list[BatchFacts], span_s: float) -> StreamStats:
         tuples, malformed, late = self._reads.get(stream, (0, 0, 0))

@@ -11,8 +11,9 @@ import pyarrow as pa
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.packing import CORRUPT, ORDER, Envelope, Kind, Packer
 from headrace.model import Stream
-from headrace.plan.sharing import SharedPlan
+from headrace.spark.checkpoint import END_MESSAGE
 from headrace.spark.envelopes import to_arrow
+from headrace.spark.orders import Orders, batch_number
 
 FLUSH_ROWS = 1 << 21
 """Rows a task gathers before it packs them: bounds its memory."""
@@ -20,11 +21,13 @@ FLUSH_ROWS = 1 << 21
 Rows = Iterable[pa.RecordBatch]
 
 
-def packer(plan: SharedPlan, stream: Stream, labels: tuple[int, ...]) -> Callable[[Rows], Iterator[pa.RecordBatch]]:
-    """The function that packs one stream's rows."""
+def packer(
+    work: bytes, orders: Orders, stream: Stream, labels: tuple[int, ...]
+) -> Callable[[Rows], Iterator[pa.RecordBatch]]:
+    """The function that packs one stream's rows, for the run's first plan (pickled) or one that came later."""
 
     def pack(batches: Rows) -> Iterator[pa.RecordBatch]:
-        packing = Packer(plan, stream, len(labels))
+        packing = Packer(orders.work(batch_number(), work).plan, stream, len(labels))
         for rows in _gathered(batches):
             began_ns = time.perf_counter_ns()
             envelopes = list(packing.pack(_typed(rows, stream), time.time_ns() // 1000))
@@ -35,15 +38,17 @@ def packer(plan: SharedPlan, stream: Stream, labels: tuple[int, ...]) -> Callabl
     return pack
 
 
-def ender(labels: tuple[int, ...]) -> Callable[[Rows], Iterator[pa.RecordBatch]]:
-    """The function that tells every shard of each control message that the input has ended."""
+def controller(labels: tuple[int, ...]) -> Callable[[Rows], Iterator[pa.RecordBatch]]:
+    """The function that passes control messages on to every shard: the input has ended, or there is work to go on
+    with."""
 
-    def end(batches: Rows) -> Iterator[pa.RecordBatch]:
+    def control(batches: Rows) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            if batch.num_rows:
-                yield to_arrow([Envelope(shard, Kind.END) for shard in range(len(labels))], labels)
+            for message in batch.column("value").to_pylist():
+                kind = Kind.END if message == END_MESSAGE else Kind.GO_ON
+                yield to_arrow([Envelope(shard, kind) for shard in range(len(labels))], labels)
 
-    return end
+    return control
 
 
 def _gathered(batches: Rows) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ is in the shard. Invariant: sources are in catalog order with the control stream
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,11 +27,16 @@ from rich.table import Table
 from headrace.engine.packing import dead_letters_from
 from headrace.engine.segments import unpack_batch
 from headrace.model import QueryId, Schema
+from headrace.plan.explain import window_text
 from headrace.plan.sharing import SharedPlan
+from headrace.spark.changes import Changes, write_down
+from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.ddl import ddl
 from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, REPORT_DDL, ROWS, STAGED, TOLD
 from headrace.spark.metrics import BatchFacts, RunMetrics
-from headrace.spark.pack import ender, packer
+from headrace.spark.orders import Work
+from headrace.spark.pacing import Pacer
+from headrace.spark.pack import controller, packer
 from headrace.spark.processor import ShardProcessor
 from headrace.spark.staging import STAGING, StagedPart, batch_name, publish
 from headrace.spark.step import HostOptions
@@ -41,16 +47,17 @@ Callback = Callable[[str, DataFrame, int], object]
 DEAD_LETTERS_DIRECTORY = "_dead_letters"
 
 
-def pipeline(plan: SharedPlan, frames: Sequence[DataFrame], control: DataFrame, options: HostOptions) -> DataFrame:
+def pipeline(work: Work, frames: Sequence[DataFrame], control: DataFrame, options: HostOptions) -> DataFrame:
     """The reports of all shards, as one streaming DataFrame."""
+    first = pickle.dumps(work)
     packed = [
-        frame.mapInArrow(packer(plan, stream, options.labels), ENVELOPE_DDL)
-        for stream, frame in zip(plan.catalog.streams, frames, strict=True)
+        frame.mapInArrow(packer(first, options.orders, stream, options.labels), ENVELOPE_DDL)
+        for stream, frame in zip(work.plan.catalog.streams, frames, strict=True)
     ]
-    packed.append(control.mapInArrow(ender(options.labels), ENVELOPE_DDL))
+    packed.append(control.mapInArrow(controller(options.labels), ENVELOPE_DDL))
     envelopes = reduce(DataFrame.unionAll, packed)
     return envelopes.groupBy("shard").transformWithStateInPandas(
-        statefulProcessor=ShardProcessor(plan, options),
+        statefulProcessor=ShardProcessor(work, options),
         outputStructType=REPORT_DDL,
         outputMode="append",
         timeMode="none",
@@ -69,13 +76,24 @@ class Sinks:
 
 
 class Router:
-    """Brings a micro-batch's reports to the sinks, then counts it. Called by Spark, once or (after a crash) again."""
+    """Brings a micro-batch's reports to the sinks, counts it, and gives the next one its orders. Called by Spark, once
+    or (after a crash) again."""
 
-    def __init__(self, sinks: Sinks, checkpoint_id: str, metrics: RunMetrics, console: Console) -> None:
+    def __init__(
+        self,
+        sinks: Sinks,
+        checkpoint: Checkpoint,
+        metrics: RunMetrics,
+        console: Console,
+        pacer: Pacer,
+        changes: Changes,
+    ) -> None:
         self._sinks = sinks
-        self._checkpoint_id = checkpoint_id
+        self._checkpoint = checkpoint
         self._metrics = metrics
         self._console = console
+        self._pacer = pacer
+        self._changes = changes
 
     def __call__(self, reports: DataFrame, batch: int) -> None:
         began_s = time.time()
@@ -103,7 +121,27 @@ class Router:
         self._print(batch, [row for row in rows if row.kind == ROWS])
         shutil.rmtree(self._sinks.out / STAGING / batch_name(batch), ignore_errors=True)
         told = tuple((row.shard, json.loads(row.detail)) for row in rows if row.kind == TOLD)
-        self._metrics.add(BatchFacts(batch, began_s, time.time(), told))
+        allowed = self._checkpoint.orders.probes(batch) or self._pacer.first_probes()
+        facts = BatchFacts(batch, began_s, time.time(), told, allowed)
+        self._metrics.add(facts)
+        self._order_next(batch, facts)
+
+    def _order_next(self, batch: int, facts: BatchFacts) -> None:
+        """What the next micro-batch may spend and which queries it has; and a reason for it, if work is waiting."""
+        orders = self._checkpoint.orders
+        if self._pacer.is_timed:
+            slowest_us = max((facts.joined_ms(told) for _, told in facts.told), default=0.0) * 1000
+            orders.give_probes(batch + 1, self._pacer.next_probes(facts.probes, slowest_us))
+        change = self._changes.take()
+        if change is not None:
+            write_down(self._checkpoint.changes, change.record)
+            orders.give_work(batch + 1, change.work)
+            self._sinks = change.prepared
+            self._metrics.change(change.work.plan.queries, windows_of(change.work.plan))
+            change.made.set()
+        if any(map(sum, facts.backlog().values())):
+            self._checkpoint.say(GO_ON_MESSAGE)
+        orders.forget_before(batch)
 
     def _keep_dead_letters(self, batch: int, payloads: Iterable[bytes]) -> None:
         """One file of JSON lines a micro-batch, renamed into place."""
@@ -112,7 +150,7 @@ class Router:
             return
         directory = self._sinks.out / DEAD_LETTERS_DIRECTORY
         directory.mkdir(parents=True, exist_ok=True)
-        name = f"{self._checkpoint_id[:8]}-{batch_name(batch)}"
+        name = f"{self._checkpoint.id[:8]}-{batch_name(batch)}"
         aside = directory / f".{name}"
         aside.write_text("".join(f"{line}\n" for line in lines))
         aside.rename(directory / f"{name}.jsonl")
@@ -140,6 +178,12 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for payload in batch.column("payload"):
             yield unpack_batch(payload.as_buffer())
+
+
+def windows_of(plan: SharedPlan) -> dict[str, tuple[str, ...]]:
+    """Each join group's windows as texts, from the smallest."""
+    joins = [group for group in plan.groups if group.is_join]
+    return {one.signature: tuple(window_text(one.measures, sizes) for sizes in one.windows) for one in joins}
 
 
 def sinks_by_query(plan: SharedPlan) -> dict[QueryId, Schema]:

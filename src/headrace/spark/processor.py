@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 if TYPE_CHECKING:
     import pandas as pd
 
-    from headrace.plan.sharing import SharedPlan
+    from headrace.spark.orders import Work
     from headrace.spark.step import HostOptions
 
 _NAME = StructType([StructField("name", StringType())])
@@ -27,8 +27,9 @@ _BLOB = StructType([StructField("blob", BinaryType())])
 class ShardProcessor(StatefulProcessor):  # type: ignore[misc]
     """Runs one shard for one micro-batch."""
 
-    def __init__(self, plan: SharedPlan, options: HostOptions) -> None:
-        self._told = pickle.dumps((plan, options))
+    def __init__(self, work: Work, options: HostOptions) -> None:
+        self._work = pickle.dumps(work)
+        self._options = pickle.dumps(options)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._manifest = handle.getValueState("manifest", _BLOB)
@@ -36,11 +37,13 @@ class ShardProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002
         from headrace.spark.envelopes import to_pandas
+        from headrace.spark.orders import batch_number
         from headrace.spark.step import Step
 
-        plan, options = pickle.loads(self._told)
+        options: HostOptions = pickle.loads(self._options)
+        work = options.orders.work(batch_number(), self._work)
         shard_number = options.labels.index(int(key[0]))
-        yield to_pandas(Step(plan, options, shard_number, self._manifest, self._segments).run(rows))
+        yield to_pandas(Step(work, options, shard_number, self._manifest, self._segments).run(rows))
 
     def close(self) -> None:
         """Nothing is held between micro-batches."""

@@ -13,11 +13,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming import StreamingQuery
 
 from headrace.errors import HeadraceError
-from headrace.spark.checkpoint import Checkpoint
+from headrace.spark.changes import requests_in
+from headrace.spark.checkpoint import END_MESSAGE, Checkpoint
 from headrace.spark.failures import explained_failure
+from headrace.spark.live import LiveQueries
 from headrace.spark.metrics import RunMetrics
 from headrace.stats import RunStats
 
+LISTEN_S = 0.5
+"""How often requests of other programs are looked for."""
 _GONE = (Py4JError, OSError)
 """What a call to Spark raises when its process has died."""
 
@@ -28,7 +32,7 @@ class Run:
     def __init__(
         self,
         query: StreamingQuery,
-        plan_text: str,
+        live: LiveQueries,
         metrics: RunMetrics,
         checkpoint: Checkpoint,
         leave: Callable[[], None],
@@ -36,7 +40,7 @@ class Run:
         once: bool,
     ) -> None:
         self._query = query
-        self._plan_text = plan_text
+        self._live = live
         self._metrics = metrics
         self._checkpoint = checkpoint
         self._leave = leave
@@ -46,12 +50,39 @@ class Run:
         work = self._drain if once else self._follow
         self._thread = threading.Thread(target=self._guarded, args=(work,), name="headrace-run", daemon=True)
         self._thread.start()
+        self._listener = threading.Thread(target=self._listen, name="headrace-requests", daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        """Takes requests of other programs while the run goes on."""
+        while not self._ended.wait(LISTEN_S):
+            for one in requests_in(self._checkpoint.requests):
+                try:
+                    self._live.make(one.record)
+                    one.answer(None)
+                except HeadraceError as error:
+                    one.answer(str(error))
+
+    def add(self, sql: str) -> None:
+        """Adds the queries of a text (CREATE QUERY, DROP QUERY), without a restart; returns when the next micro-batch
+        will have them. A new query begins with the tuples held then."""
+        self._check_active()
+        self._live.add(sql)
+
+    def drop(self, name: str) -> None:
+        """Drops a query, without a restart; what only it needed is let go."""
+        self._check_active()
+        self._live.drop(name)
+
+    def _check_active(self) -> None:
+        if not self.is_active:
+            raise HeadraceError("the run has ended: start it again to change its queries")
 
     def _drain(self) -> None:
         """Takes all input there is, tells the shards that it has ended unless nothing waits for it, and stops."""
         self._query.processAllAvailable()
-        if not self._stopping and self._metrics.waiting_rows() != 0:
-            self._checkpoint.say_end()
+        if not self._stopping and self._metrics.unfinished_rows() != 0:
+            self._checkpoint.say(END_MESSAGE)
             self._query.processAllAvailable()
         self._query.stop()
 
@@ -94,7 +125,7 @@ class Run:
         self._ended.wait(60)
 
     def explain(self) -> str:
-        return self._plan_text
+        return self._live.explain()
 
     def stats(self) -> RunStats:
         return self._metrics.snapshot(time.time(), self._last_batch_ms())
@@ -106,16 +137,20 @@ class Run:
         return float(progress["durationMs"].get("triggerExecution", 0)) if progress else 0.0
 
     def history(self) -> list[dict[str, Any]]:
-        """The last micro-batches: number, time in all, and time by stage (milliseconds)."""
-        stages = self._metrics.stages()
-        done = [one for one in self._query.recentProgress if one["batchId"] in stages]
+        """The last micro-batches: number, time in all and by stage (milliseconds), the responses of each query (how
+        many, their sum and the longest, in milliseconds), the tuples left waiting for their turn."""
+        records = self._metrics.records()
+        done = [one for one in self._query.recentProgress if one["batchId"] in records]
         return [
             {
                 "batch": one["batchId"],
                 "rows": one["numInputRows"],
                 "batch_ms": one["durationMs"].get("triggerExecution", 0),
                 "spark_ms": dict(one["durationMs"]),
-                "stage_ms": stages[one["batchId"]],
+                "stage_ms": records[one["batchId"]].stage_ms,
+                "responses": records[one["batchId"]].responses,
+                "backlog_rows": records[one["batchId"]].backlog_rows,
+                "probes": records[one["batchId"]].probes,
             }
             for one in done
         ]

@@ -26,6 +26,7 @@ from rich.console import Console
 
 from headrace.config import Settings, from_environment, parse_duration
 from headrace.engine.arrow_types import data_type
+from headrace.engine.cutting import BlockCut
 from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
 from headrace.errors import PlanError, SettingError, SourceError
@@ -33,14 +34,19 @@ from headrace.model import Catalog, Column, QueryId, Schema, Stream, StreamId
 from headrace.plan.explain import explain
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
+from headrace.plan.sinks import sink_of, with_shared_sink
 from headrace.spark.cache import SegmentCache, cache_root
+from headrace.spark.changes import Changes, replayed
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
 from headrace.spark.labels import shard_labels
+from headrace.spark.live import LiveQueries
 from headrace.spark.local import local_session
 from headrace.spark.metrics import RunMetrics
-from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, sinks_by_query
+from headrace.spark.orders import Work
+from headrace.spark.pacing import Pacer
+from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, sinks_by_query, windows_of
 from headrace.spark.run import Run
-from headrace.spark.sources import check_files, needed_columns, source_frame
+from headrace.spark.sources import check_files, source_frame
 from headrace.spark.staging import BATCH_COLUMN, STAGING, check_writable, claim
 from headrace.spark.step import HostOptions
 from headrace.spark.warmup import WORKER_CONF, warm_up
@@ -87,6 +93,10 @@ class Engine:
     def settings(self) -> Settings:
         return self._settings
 
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
     def set(self, name: str, value: str) -> None:
         """Changes a setting, as SET does."""
         self._settings = self._settings.with_text(name, value)
@@ -128,11 +138,15 @@ class Engine:
         self._callbacks[query] = callback
 
     def plan(self) -> SharedPlan:
-        return share(self._catalog, self._queries)
+        return self.plan_of(self._queries)
+
+    def plan_of(self, queries: Sequence[Query]) -> SharedPlan:
+        """The plan of these queries; those without INTO go to the shared sink, if one is set."""
+        return share(self._catalog, with_shared_sink(queries, self._settings.shared_sink, self._callbacks))
 
     def explain(self, queries: Sequence[QueryId] | None = None) -> str:
         """The shared plan as text."""
-        return explain(self.plan(), self._settings.shards, queries)
+        return explain(self.plan(), self._settings, queries)
 
     def start(
         self,
@@ -140,55 +154,89 @@ class Engine:
         *,
         checkpoint: str | Path | None = None,
         once: bool = False,
+        forget_changes: bool = False,
         console: Console | None = None,
     ) -> Run:
-        """Starts everything as one streaming query. ``once``: takes the input there is, releases all, and stops."""
+        """Starts everything as one streaming query. ``once``: takes the input there is, releases all, and stops.
+        ``forget_changes``: queries that were added or dropped live in earlier runs are as this program has them."""
         if once:
             _check_ends(self._catalog)
-        plan = self.plan()
-        directory = _output_directory(out, plan, self._callbacks)
-        self.check(directory)
-        sinks = _sinks(plan, directory, self._callbacks, self._settings.console_rows)
         settings = self._settings
+        _check_block(settings)
+        directory = _output_directory(out, self.plan(), self._callbacks)
+        self.check(directory)
         where = checkpoint or settings.checkpoint or directory / "_checkpoint"
-        names = [stream.name for stream in self._catalog.streams]
         opened = open_checkpoint(Path(where), self._catalog.streams, shard_labels(settings.shards))
         with ExitStack() as leaving:  # nothing but results and the checkpoint stays behind, also if it cannot start
             leaving.callback(os.close, opened.hold())
             leaving.callback(self._cache(opened).clear)
+            if forget_changes:
+                opened.changes.unlink(missing_ok=True)
+            queries = replayed(opened.changes, self._catalog, self._queries)
+            plan = self.plan_of(queries)
+            sinks = _sinks(plan, directory, self._callbacks, settings.console_rows)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
-            for one in sinks.directories.values():
+            for one in set(sinks.directories.values()):
                 claim(one, opened.id)
             warm_up(self.spark, min(settings.shards, self.spark.sparkContext.defaultParallelism))
-            metrics = RunMetrics(plan.queries, tuple(names), settings.shards, time.time())
-            query = self._start_query(plan, sinks, opened, metrics, console or Console(), once=once)
-            return Run(query, explain(plan, settings.shards), metrics, opened, leaving.pop_all().close, once=once)
+            names = tuple(stream.name for stream in self._catalog.streams)
+            metrics = RunMetrics(plan.queries, names, windows_of(plan), settings.shards, time.time())
+            changes = Changes()
+            query = self._start_query(plan, sinks, opened, metrics, console or Console(), changes, once=once)
+            live = LiveQueries(self, opened, queries, directory, changes)
+            return Run(query, live, metrics, opened, leaving.pop_all().close, once=once)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
         return SegmentCache(cache_root(self._settings.cache_dir), checkpoint.id, self._settings.cache_bytes)
 
+    def work(self, plan: SharedPlan, sinks: Sinks) -> Work:
+        """What tasks are told of a plan."""
+        settings = self._settings
+        block = BlockCut() if settings.block is None else BlockCut(settings.block.span_us, settings.block.rows)
+        cut = Cut.WINDOWS if settings.shards == 1 else Cut.BANDS
+        return Work(
+            plan,
+            staged=frozenset(sinks.directories),
+            called=frozenset(sinks.callbacks),
+            shard=ShardOptions(cut, settings.merge_fanout, settings.policy, settings.join_method, block),
+            probes=Pacer(settings.budget).first_probes(),
+            backlog_limit=settings.backlog_limit,
+        )
+
+    def sinks(self, plan: SharedPlan, out: Path) -> Sinks:
+        """Where the queries of a plan write."""
+        return _sinks(plan, out, self._callbacks, self._settings.console_rows)
+
     def _start_query(
-        self, plan: SharedPlan, sinks: Sinks, opened: Checkpoint, metrics: RunMetrics, console: Console, *, once: bool
+        self,
+        plan: SharedPlan,
+        sinks: Sinks,
+        opened: Checkpoint,
+        metrics: RunMetrics,
+        console: Console,
+        changes: Changes,
+        *,
+        once: bool,
     ) -> StreamingQuery:
         settings = self._settings
         shutil.rmtree(sinks.out / STAGING, ignore_errors=True)
-        cut = Cut.WINDOWS if settings.shards == 1 else Cut.BANDS
         options = HostOptions(
             labels=opened.labels,
-            shard=ShardOptions(cut=cut, merge_fanout=settings.merge_fanout),
             cache=self._cache(opened),
+            orders=opened.orders,
             out=str(sinks.out.absolute()),
-            staged=frozenset(sinks.directories),
-            called=frozenset(sinks.callbacks),
             compression=settings.compression,
             console_rows=settings.console_rows,
         )
+        work = self.work(plan, sinks)
+        opened.orders.give_work(opened.next_batch(), work)
         first_us = time.time_ns() // 1000
         with _configured(self.spark, {**_QUERY_CONF, "spark.sql.shuffle.partitions": str(settings.shards)}):
-            frames = [self._frame(plan, stream, first_us) for stream in self._catalog.streams]
-            control = self.spark.readStream.format("text").load(str(opened.control))
-            reports = pipeline(plan, frames, control, options)
-            writer = reports.writeStream.foreachBatch(Router(sinks, opened.id, metrics, console))
+            frames = [self._frame(stream, first_us) for stream in self._catalog.streams]
+            control = self.spark.readStream.format("text").option("cleanSource", "delete").load(str(opened.control))
+            reports = pipeline(work, frames, control, options)
+            router = Router(sinks, opened, metrics, console, Pacer(settings.budget), changes)
+            writer = reports.writeStream.foreachBatch(router)
             interval = f"{0 if once else settings.trigger_us} microseconds"
             return (
                 writer.option("checkpointLocation", str(opened.spark))
@@ -197,11 +245,11 @@ class Engine:
                 .start()
             )
 
-    def _frame(self, plan: SharedPlan, stream: Stream, first_us: int) -> DataFrame:
+    def _frame(self, stream: Stream, first_us: int) -> DataFrame:
         given = self._frames.get(stream.name)
         if given is None:
-            return source_frame(self.spark, plan, stream, self._settings, first_us)
-        return given.select(*(f"`{name}`" for name in needed_columns(plan, stream)))
+            return source_frame(self.spark, stream, self._settings, first_us)
+        return given.select(*(f"`{name}`" for name in stream.schema.names))
 
 
 def _schema_of(name: str, schema: StructType) -> Schema:
@@ -216,6 +264,15 @@ def _schema_of(name: str, schema: StructType) -> Schema:
                 f"column {one.name} of stream {name} is {one.type}, which Headrace does not take: cast or drop it"
             ) from None
     return Schema(tuple(columns))
+
+
+def _check_block(settings: Settings) -> None:
+    """Refuses blocks that shards could not cut alike."""
+    if settings.block is not None and settings.block.rows is not None and settings.shards > 1:
+        raise SettingError(
+            f"setting block: {settings.block} cannot be cut alike on {settings.shards} shards: "
+            "write a stretch of time, such as '100 ms', or SET shards = 1"
+        )
 
 
 def _check_ends(catalog: Catalog) -> None:
@@ -240,6 +297,7 @@ def _output_directory(out: str | Path | None, plan: SharedPlan, callbacks: dict[
 def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_rows: int) -> Sinks:
     schemas = sinks_by_query(plan)
     directories: dict[str, Path] = {}
+    owners: dict[Path, tuple[str | None, str]] = {}
     consoles: dict[str, Schema] = {}
     for query, into in plan.sinks:
         connector = dict(into).get("connector", "parquet")
@@ -248,22 +306,19 @@ def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_
         if connector == "console":
             consoles[query] = schemas[query]
         else:
-            directories[query] = _directory(
-                query, Path(dict(into).get("path") or out / query), schemas[query], directories
-            )
+            sink = sink_of(into)
+            directories[query] = path = Path(dict(into).get("path") or out / (sink or query)).absolute()
+            owner, taken = owners.setdefault(path, (sink, query))
+            if taken != query and (sink is None or owner != sink):
+                raise PlanError(f"queries {taken} and {query} both write to {path}: give one of them another path")
+            _check_columns(query, schemas[query])
     called = {query: (schemas[QueryId(query)], callback) for query, callback in callbacks.items()}
     return Sinks(out, directories, consoles, called, console_rows)
 
 
-def _directory(query: str, path: Path, schema: Schema, others: dict[str, Path]) -> Path:
-    """A query's own directory; refused where its rows could not be told from others."""
-    path = path.absolute()
-    taken = [other for other, directory in others.items() if directory == path]
-    if taken:
-        raise PlanError(f"queries {taken[0]} and {query} both write to {path}: give one of them another path")
+def _check_columns(query: str, schema: Schema) -> None:
     if schema.find(BATCH_COLUMN):
         raise PlanError(f"query {query} has a column {BATCH_COLUMN}, which names its directories: give it another name")
-    return path
 
 
 @contextmanager

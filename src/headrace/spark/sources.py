@@ -1,4 +1,4 @@
-"""Sources: a declared stream as a Spark streaming DataFrame of the columns that some query needs.
+"""Sources: a declared stream as a Spark streaming DataFrame of all its columns: a query may come that reads them.
 
 Files arrive in modification order, rows in file order: column ``__order`` says so. Generators and DataFrames given
 through the API have no order that can be seen; there a micro-batch arrives at once.
@@ -20,8 +20,6 @@ from headrace.engine.packing import CORRUPT, ORDER, ORDER_SHIFT
 from headrace.errors import SourceError
 from headrace.model import Stream
 from headrace.plan.connectors import SOURCES
-from headrace.plan.expressions import columns_of
-from headrace.plan.sharing import SharedPlan
 from headrace.spark.ddl import ddl
 from headrace.spark.generator import generator_reader
 
@@ -29,27 +27,11 @@ _CHECKED_FILES = 200
 """Parquet files whose schema is looked at before a run starts."""
 
 
-def source_frame(spark: SparkSession, plan: SharedPlan, stream: Stream, settings: Settings, first_us: int) -> DataFrame:
-    """The stream's rows, with the columns that the plan needs of it."""
-    connector = stream.option("connector")
-    frame = (
-        generator_reader(spark, stream, first_us) if connector == "generator" else _file_frame(spark, stream, settings)
-    )
-    extra = [name for name in (ORDER, CORRUPT) if name in frame.columns]
-    # Spark reads of a text only what is selected: whether a row is malformed must not depend on the queries.
-    names = stream.schema.names if CORRUPT in extra else needed_columns(plan, stream)
-    return frame.select(*(f"`{name}`" for name in names), *extra)
-
-
-def needed_columns(plan: SharedPlan, stream: Stream) -> list[str]:
-    """The time, and what any input of the plan carries, filters by or joins on."""
-    needed = {stream.time}
-    for group in plan.groups:
-        for reader in group.inputs:
-            if reader.stream == stream.name:
-                needed.update(reader.schema.names)
-                needed.update(ref.name for one in (*reader.keys, *reader.pushed) for ref in columns_of(one))
-    return [column.name for column in stream.schema if column.name in needed]
+def source_frame(spark: SparkSession, stream: Stream, settings: Settings, first_us: int) -> DataFrame:
+    """The stream's rows."""
+    if stream.option("connector") == "generator":
+        return generator_reader(spark, stream, first_us)
+    return _file_frame(spark, stream, settings)
 
 
 def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> DataFrame:

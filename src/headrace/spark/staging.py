@@ -5,9 +5,11 @@
     OUT/<query>/_checkpoint_id                   whose micro-batches these are
 
 The directories' names are those of a Hive partition, so that Spark, pandas and DuckDB read ``OUT/<query>`` as it is.
-A part that several queries read (a band) is written once and linked into each. A micro-batch that is run again after a
-crash finds its directory published and leaves it alone; so that it never takes another run's for its own, a directory
-belongs to one checkpoint (``claim``). Readers never look into ``_staging`` or hidden directories.
+A part that several queries read (a band) is written once and linked into each. Queries that share a sink have one
+directory, and one part a shard and micro-batch for all of them: a first column, ``query``, says whose each row is.
+A micro-batch that is run again after a crash finds its directory published and leaves it alone; so that it never takes
+another run's for its own, a directory belongs to one checkpoint (``claim``). Readers never look into ``_staging`` or
+hidden directories.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.events import EmitRows
 from headrace.errors import SinkError
+from headrace.plan.sinks import QUERY_COLUMN
 
 STAGING = "_staging"
 BATCH_COLUMN = "micro_batch"
@@ -40,40 +44,115 @@ class StagedPart:
     rows: int
 
 
+GROUP_ROWS = 1 << 17
+"""Rows that are gathered for a row group."""
+GATHERED_ROWS = 1 << 20
+"""Rows that may be gathered for all parts together, before all are written."""
+
+
 @dataclass(slots=True)
 class StageWriter:
-    """Writes one shard's parts of one micro-batch; a part grows while batches for the same readers come."""
+    """Writes one shard's parts of one micro-batch; a part grows while batches for the same readers come. ``shared``:
+    the sink of every query that shares one."""
 
     directory: Path
     shard: int
     compression: str
-    _writers: dict[tuple[tuple[str, ...], int], tuple[Path, pq.ParquetWriter, list[int]]] = field(default_factory=dict)
+    shared: Mapping[str, str] = field(default_factory=dict)
+    _parts: dict[tuple[str | tuple[str, ...], int], _Part] = field(default_factory=dict)
+    _gathered: int = 0
 
     def write(self, emission: EmitRows) -> None:
-        place = (tuple(emission.queries), emission.part)
-        if place not in self._writers:
+        sharing = [query for query in emission.queries if query in self.shared]
+        for query in sharing:  # of an emission's queries that are written, all share a sink or none does
+            self._gather(self._part(self.shared[query], emission), emission.batch, query)
+        if not sharing:
+            part = self._part(tuple(emission.queries), emission)
+            part.queries.update(dict.fromkeys(emission.queries))
+            self._gather(part, emission.batch, None)
+
+    def _part(self, readers: str | tuple[str, ...], emission: EmitRows) -> _Part:
+        place = (readers, emission.part)
+        if place not in self._parts:
             self.directory.mkdir(parents=True, exist_ok=True)
-            path = self.directory / f"shard-{self.shard}-{len(self._writers)}-{uuid.uuid4().hex[:8]}.parquet"
-            writer = pq.ParquetWriter(
-                path, emission.batch.schema, compression=self.compression, use_dictionary=_repeating(emission.batch)
-            )
-            self._writers[place] = (path, writer, [])
-        _, writer, rows = self._writers[place]
-        writer.write_batch(emission.batch)
-        rows.append(emission.batch.num_rows)
+            path = self.directory / f"shard-{self.shard}-{len(self._parts)}-{uuid.uuid4().hex[:8]}.parquet"
+            self._parts[place] = _Part(path, self.compression)
+        return self._parts[place]
+
+    def _gather(self, part: _Part, batch: pa.RecordBatch, query: str | None) -> None:
+        part.gather(batch, query)
+        self._gathered += batch.num_rows
+        if part.gathered_rows >= GROUP_ROWS:
+            self._gathered -= part.gathered_rows
+            part.flush()
+        elif self._gathered >= GATHERED_ROWS:
+            for one in self._parts.values():
+                one.flush()
+            self._gathered = 0
 
     def close(self) -> list[StagedPart]:
-        parts = []
-        for (queries, _), (path, writer, rows) in self._writers.items():
-            writer.close()
-            parts.append(StagedPart(str(path), queries, sum(rows)))
-        self._writers.clear()
-        return parts
+        staged = [one.close() for one in self._parts.values()]
+        self._parts.clear()
+        return staged
+
+
+@dataclass(slots=True)
+class _Part:
+    """A file that is being written: batches are gathered into large row groups, each with its query if it is shared."""
+
+    path: Path
+    compression: str
+    queries: dict[str, None] = field(default_factory=dict)
+    gathered_rows: int = 0
+    _rows: int = 0
+    _batches: list[pa.RecordBatch] = field(default_factory=list)
+    _owners: list[str] = field(default_factory=list)
+    _writer: pq.ParquetWriter | None = None
+
+    def gather(self, batch: pa.RecordBatch, query: str | None) -> None:
+        self._batches.append(batch)
+        if query is not None:
+            self._owners.append(query)
+        self.gathered_rows += batch.num_rows
+
+    def flush(self) -> None:
+        if not self._batches:
+            return
+        batch = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
+        if self._owners:
+            batch = batch.add_column(0, QUERY_COLUMN, _owner_column(self._owners, self._batches))
+            self.queries.update(dict.fromkeys(self._owners))
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self.path,
+                batch.schema,
+                compression=self.compression,
+                use_dictionary=_repeating(batch),
+                store_schema=not self._owners,  # which would have readers take the dictionary for a type
+            )
+        self._writer.write_batch(batch)
+        self._rows += batch.num_rows
+        self._batches, self._owners, self.gathered_rows = [], [], 0
+
+    def close(self) -> StagedPart:
+        self.flush()
+        assert self._writer is not None
+        self._writer.close()
+        return StagedPart(str(self.path), tuple(self.queries), self._rows)
+
+
+def _owner_column(owners: Sequence[str], batches: Sequence[pa.RecordBatch]) -> pa.DictionaryArray:
+    """Each row's query, given each batch's."""
+    names = {name: code for code, name in enumerate(dict.fromkeys(owners))}
+    codes = np.array([names[name] for name in owners], dtype=np.int32)
+    rows = np.repeat(codes, [batch.num_rows for batch in batches])
+    return pa.DictionaryArray.from_arrays(pa.array(rows), pa.array(list(names), pa.string()))
 
 
 def _repeating(batch: pa.RecordBatch) -> list[str]:
     """Columns worth a dictionary: text. Numbers of a join's results rarely repeat enough to pay for it."""
-    return [one.name for one in batch.schema if pa.types.is_string(one.type)]
+    kinds = (pa.types.is_string, pa.types.is_dictionary)
+    return [one.name for one in batch.schema if any(is_kind(one.type) for is_kind in kinds)]
 
 
 def batch_name(batch: int) -> str:
@@ -81,14 +160,13 @@ def batch_name(batch: int) -> str:
 
 
 def publish(batch: int, parts: Iterable[StagedPart], directories: Mapping[str, Path]) -> None:
-    """Makes a micro-batch's parts visible, query by query, each in one step; what is published already stays."""
-    by_query: dict[str, list[StagedPart]] = {}
+    """Makes a micro-batch's parts visible, each directory's in one step; what is published already stays."""
+    by_directory: dict[Path, list[StagedPart]] = {}
     for part in parts:
-        for query in part.queries:
-            if query in directories:
-                by_query.setdefault(query, []).append(part)
-    for query, mine in by_query.items():
-        _publish_one(batch, mine, directories[query])
+        for directory in dict.fromkeys(directories[query] for query in part.queries if query in directories):
+            by_directory.setdefault(directory, []).append(part)
+    for directory, mine in by_directory.items():
+        _publish_one(batch, mine, directory)
 
 
 def _publish_one(batch: int, parts: list[StagedPart], directory: Path) -> None:

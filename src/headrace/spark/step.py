@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext
 
+from headrace.engine.budget import ProbeBudget
 from headrace.engine.events import (
     CacheSegment,
     DropSegment,
@@ -25,26 +25,24 @@ from headrace.engine.events import (
     KeepSegment,
     RejectRows,
 )
-from headrace.engine.packing import Envelope, Kind, dead_letters
+from headrace.engine.packing import EVENTS, Envelope, Kind, dead_letters
 from headrace.engine.segments import pack_batch
-from headrace.engine.shard import Shard, ShardOptions
-from headrace.plan.sharing import SharedPlan
+from headrace.engine.shard import Shard
+from headrace.plan.sinks import shared_sinks
 from headrace.spark.cache import SegmentCache
 from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, Report, from_pandas
+from headrace.spark.orders import Orders, Work, batch_number
 from headrace.spark.staging import STAGING, StageWriter, batch_name
 
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """What a shard's host needs besides the plan. ``staged``: queries whose rows are written by the shard's task;
-    ``called``: those whose rows go to a callback. Of others' rows only a few are shipped, to be printed."""
+    """What a shard's host needs besides its work, the same for all of a run."""
 
     labels: tuple[int, ...]
-    shard: ShardOptions
     cache: SegmentCache
+    orders: Orders
     out: str
-    staged: frozenset[str]
-    called: frozenset[str]
     compression: str
     console_rows: int
 
@@ -70,9 +68,11 @@ class StateSegments:
 class Step:
     """One micro-batch of one shard, stage by stage, each timed."""
 
-    def __init__(self, plan: SharedPlan, options: HostOptions, number: int, manifest: Any, segments: Any) -> None:
-        self._plan = plan
+    def __init__(self, work: Work, options: HostOptions, number: int, manifest: Any, segments: Any) -> None:
+        self._work = work
+        self._plan = work.plan
         self._options = options
+        self._budget = _budget(work, options.orders)
         self._number = number
         self._manifest = manifest
         self._segments = segments
@@ -83,10 +83,10 @@ class Step:
     def run(self, rows: Iterator[pd.DataFrame]) -> Iterator[Report]:
         envelopes = self._timed("receive", lambda: list(from_pandas(rows, self._number)))
         shard = self._timed("restore", self._restore)
-        events = [one.event(self._plan) for one in envelopes if one.kind not in (Kind.DEAD, Kind.TALLY)]
+        events = [one.event(self._plan) for one in envelopes if one.kind in EVENTS]
         kept: list[Any] = []
         began = time.perf_counter()
-        yield from self._emit(shard.step(events), kept)
+        yield from self._emit(shard.step(events, self._budget), kept)
         self._stage_ms["join"] = (time.perf_counter() - began) * 1000 - self._stage_ms.get("emit", 0.0)
         self._timed("keep", lambda: self._keep(kept, shard))
         yield from (Report(DEAD, self._number, payload=one.payload) for one in envelopes if one.kind is Kind.DEAD)
@@ -101,14 +101,16 @@ class Step:
     def _restore(self) -> Shard:
         kept = self._manifest.get() if self._manifest.exists() else None
         if kept is None:
-            return Shard(self._plan, self._options.shard)
+            return Shard(self._plan, self._work.shard)
         source = StateSegments(self._options.cache, self._segments)
-        return Shard.restore(self._plan, self._options.shard, bytes(kept[0]), source)
+        return Shard.restore(self._plan, self._work.shard, bytes(kept[0]), source)
 
     def _emit(self, effects: Iterator[Any], kept: list[Any]) -> Iterator[Report]:
         """Sends results on as the step makes them; what is about segments is put by for ``_keep``."""
-        staging = Path(self._options.out) / STAGING / batch_name(_batch_number())
-        writer = StageWriter(staging, self._number, self._options.compression)
+        staging = Path(self._options.out) / STAGING / batch_name(batch_number())
+        sinks = shared_sinks(self._plan.sinks)
+        shared = {query: sink for query, sink in sinks.items() if query in self._work.staged}
+        writer = StageWriter(staging, self._number, self._options.compression, shared)
         for effect in effects:
             if isinstance(effect, EmitRows):
                 yield from self._timed("emit", lambda: list(self._emit_rows(effect, writer)))  # noqa: B023 - run at once
@@ -125,14 +127,12 @@ class Step:
 
     def _emit_rows(self, effect: EmitRows, writer: StageWriter) -> Iterator[Report]:
         self._count(effect.queries, effect.arrived)
-        if any(query in self._options.staged for query in effect.queries):
+        if any(query in self._work.staged for query in effect.queries):
             writer.write(effect)
-        shipped = tuple(query for query in effect.queries if query not in self._options.staged)
+        shipped = tuple(query for query in effect.queries if query not in self._work.staged)
         if shipped:
             shown = (
-                effect.batch
-                if self._options.called.intersection(shipped)
-                else effect.batch[: self._options.console_rows]
+                effect.batch if self._work.called.intersection(shipped) else effect.batch[: self._options.console_rows]
             )
             yield Report(ROWS, self._number, shipped, effect.batch.num_rows, "", pack_batch(shown).to_pybytes())
 
@@ -171,12 +171,16 @@ class Step:
             "arrived": {query: sorted(counts.items()) for query, counts in self._arrived.items()},
             "read": [[one.stream, one.rows, one.malformed] for one in tallies],
             "late": self._late,
-            "held": [held.held_rows, held.waiting_rows, held.size_bytes],
+            "held": list(astuple(held)),
+            "backlog": shard.backlog(),
+            "spent": self._budget.spent,
+            "over_limit": self._budget.over_limit,
             "stage_ms": self._stage_ms,
         }
 
 
-def _batch_number() -> int:
-    context = TaskContext.get()
-    number = context.getLocalProperty("streaming.sql.batchId") if context else None
-    return int(number) if number is not None else 0
+def _budget(work: Work, orders: Orders) -> ProbeBudget:
+    """This micro-batch's budget, alike on all shards."""
+    if work.probes is None:
+        return ProbeBudget()
+    return ProbeBudget(orders.probes(batch_number()) or work.probes, work.backlog_limit)

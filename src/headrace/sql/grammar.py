@@ -1,8 +1,7 @@
 """The SELECT part, parsed by sqlglot, with every node's place in the text.
 
 Owns the dialect given to sqlglot: functions stay plain names (so that ``calls.py`` alone says which exist), and
-each operand remembers which tokens it came from. The clauses that are Headrace's own (WINDOW, INTO) are cut off
-before.
+each operand remembers which tokens it came from. What is Headrace's own (windows, INTO) is cut out before.
 """
 
 from __future__ import annotations

@@ -152,8 +152,9 @@ class TokenReader:
         quoted = len(tokens) == 1 and is_quoted(tokens[0])
         return Word(tokens[0].text if quoted else self.source.slice(span), span)
 
-    def duration_us(self, clause: str) -> int:
-        """A number and a unit, in microseconds: ``1 min``, ``.5 s``, ``'90 seconds'``."""
+    def duration_us(self, clause: str, *others: str) -> int:
+        """A number and a unit, in microseconds: ``1 min``, ``.5 s``, ``'90 seconds'``. ``others`` are what could have
+        been meant instead of a unit."""
         example = f"write {clause} 1 MINUTE"
         start = self.span
         if not self.done and self.tokens[self.at].token_type == TokenType.STRING:
@@ -168,7 +169,7 @@ class TokenReader:
             raise self.source.error(f"{number} has no unit of time", number_span, f"write {clause} {number} SECONDS")
         unit_span, unit = self.span, str(self.take().text)
         if unit_us(unit) is None:
-            raise self.source.error(f"{unit} is not a unit of time", unit_span, _unit_hint(unit))
+            raise self.source.error(f"{unit} is not a unit of time", unit_span, _unit_hint(unit, others))
         if sign and Decimal(number) != 0:
             raise self.source.error(f"{clause} cannot be negative", number_span, example)
         return self._checked(f"{number.removeprefix('-')} {unit}", number_span.to(unit_span), example)
@@ -207,7 +208,7 @@ def _quoting(word: str) -> str:
     return f"{word.upper()} is a keyword: write `{word}` to use it as a name"
 
 
-def _unit_hint(word: str) -> str:
-    near = nearest(word, [*DURATION_UNITS_US, *(f"{unit}s" for unit in DURATION_UNITS_US if len(unit) > 1)])
+def _unit_hint(word: str, others: tuple[str, ...]) -> str:
+    near = nearest(word, [*others, *DURATION_UNITS_US, *(f"{unit}s" for unit in DURATION_UNITS_US if len(unit) > 1)])
     units = "MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS or DAYS"
     return f"did you mean {near}?" if near is not None else f"write {units}"

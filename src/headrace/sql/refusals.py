@@ -117,12 +117,6 @@ def _over(_before: str, after: str) -> _Found | None:
     return ("window functions are not supported", _AGGREGATE_HINT) if after == "(" else None
 
 
-def _stream_window(_before: str, after: str) -> _Found | None:
-    if after not in ("RANGE", "ROWS"):
-        return None
-    return "windows of single streams are not supported", "write one WINDOW at the end of the query"
-
-
 def _subquery(before: str, _after: str) -> _Found | None:
     if before != "(":
         return None
@@ -152,7 +146,6 @@ _BY_NEIGHBOURS: dict[str, Callable[[str, str], _Found | None]] = {
     "NATURAL": _natural,
     "USING": _using,
     "OVER": _over,
-    "[": _stream_window,
     "SELECT": _subquery,
     "WITH": _subquery,
     "ON": _on_overload,

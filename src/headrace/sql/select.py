@@ -1,7 +1,7 @@
 """A bound query from a SELECT: names resolved, outputs named and typed, conditions flattened.
 
 Owns what FROM, the SELECT list, ON and WHERE mean together, and the rules a query must keep: at most two streams, a
-window and an equality between them if there are two, different output names.
+window for each if there are two, different output names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from headrace.errors import PlanError
 from headrace.model import INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream
-from headrace.plan.expressions import Call, ColumnRef, Expression, conjuncts, sources_of
+from headrace.plan.expressions import ColumnRef, Expression, conjuncts
 from headrace.plan.functions import convert
 from headrace.plan.queries import Output, Query, Source
 from headrace.sql.grammar import SHAPE, Node, parse_select, span_of_node, unwrap
@@ -22,6 +22,7 @@ from headrace.sql.reader import RESERVED, Word
 from headrace.sql.scope import Scope, ScopeEntry
 from headrace.sql.statements import SelectText
 from headrace.sql.text import Span, SqlText, suggest
+from headrace.sql.windows import bind_windows
 
 _READ = frozenset(("expressions", "from_", "joins", "where"))
 
@@ -70,11 +71,10 @@ class _SelectBinder:
     def query(self, name: QueryId, into: Options) -> Query:
         outputs = self._outputs()
         conditions = self._conditions()
-        if len(self.scope.entries) > 1:
-            self._check_join(conditions)
+        windows = bind_windows(self.source, self.select.window, self.select.stream_windows, self.scope.entries)
         sources = tuple(Source(entry.stream.name, entry.alias) for entry in self.scope.entries)
         try:
-            return Query(name, sources, conditions, outputs, self.select.window_us, into)
+            return Query(name, sources, conditions, outputs, windows, into)
         except PlanError as error:
             raise self.source.error(str(error), self.select.span) from error
 
@@ -218,28 +218,3 @@ class _SelectBinder:
         if where is not None:
             found.extend(conjuncts(self.lowering.condition(where.this, "WHERE")))
         return tuple(found)
-
-    def _check_join(self, conditions: tuple[Expression, ...]) -> None:
-        left, right = self.scope.entries
-        if self.select.window_us is None:
-            raise self.source.error(
-                f"this query joins {left.stream.name} and {right.stream.name} without a window",
-                left.span.to(right.span),
-                "end it with WINDOW 1 MINUTE, say",
-            )
-        if any(_joins_equal(condition) for condition in conditions):
-            return
-        shared = next((one.name for one in left.stream.schema if right.stream.schema.find(one.name)), "key")
-        raise self.source.unsupported(
-            f"a join without an equality between {left.alias} and {right.alias} is not supported",
-            left.span.to(right.span),
-            f"add a condition such as {left.alias}.{shared} = {right.alias}.{shared}",
-        )
-
-
-def _joins_equal(condition: Expression) -> bool:
-    """Whether a condition is an equality whose sides each read one stream, and not the same."""
-    if not isinstance(condition, Call) or condition.function != "=":
-        return False
-    left, right = (sources_of(arg) for arg in condition.args)
-    return len(left) == 1 and len(right) == 1 and left != right

@@ -1,7 +1,8 @@
 """Statements as written: which kinds there are, and what each is made of.
 
-Owns everything outside the SELECT part: heads, column lists, WITH, WINDOW, INTO, SET, EXPLAIN, DROP. Nothing is
-looked up here; names and options keep their places so that the next step can point at them.
+Owns everything outside the SELECT part: heads, column lists, WITH, INTO, SET, EXPLAIN, DROP, and where WINDOW stands
+(``windows.py`` reads it). Nothing is looked up here; names and options keep their places so that the next step can
+point at them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from headrace.sql.reader import OptionPair, TokenReader, Word
 from headrace.sql.refusals import refuse_clauses
 from headrace.sql.slips import check_slips
 from headrace.sql.text import Span, SqlText, nearest
+from headrace.sql.windows import WrittenWindow, cut_windows, read_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,11 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class SelectText:
-    """SELECT ... up to WINDOW, for sqlglot; then what Headrace adds."""
+    """SELECT ... up to WINDOW, for sqlglot; then what Headrace adds. ``stream_windows`` stood in brackets in FROM."""
 
     tokens: list[Token]
-    window_us: int | None
+    stream_windows: tuple[WrittenWindow, ...]
+    window: WrittenWindow | None
     into: tuple[OptionPair, ...] | None
     into_span: Span
     span: Span
@@ -164,32 +167,24 @@ def _drop(reader: TokenReader) -> DropQuery:
 
 
 def _select(reader: TokenReader) -> SelectText:
-    tokens = reader.tokens[reader.at :]
+    tokens, stream_windows = cut_windows(reader.source, reader.tokens[reader.at :])
     refuse_clauses(reader.source, tokens)
     check_slips(reader.source, tokens)
     cut = _tail_start(tokens)
     tail = TokenReader(reader.source, tokens)
     tail.at = cut
-    window_us: int | None = None
+    window: WrittenWindow | None = None
     into: tuple[OptionPair, ...] | None = None
     into_span = span_of(tokens[0])
     while not tail.done:
         span = tail.span
-        if window_us is None and into is None and tail.accept("WINDOW"):
-            window_us = _window(tail)
+        if window is None and into is None and tail.peek() == "WINDOW":
+            window = read_window(tail)
         elif into is None and tail.accept("INTO"):
             into, into_span = tail.options("INTO"), span
         else:
             raise tail.unexpected("the end of the statement", "a query ends with WHERE ..., WINDOW ..., INTO (...)")
-    return SelectText(tokens[:cut], window_us, into, into_span, span_of_all(tokens))
-
-
-def _window(reader: TokenReader) -> int:
-    if reader.peek(1) in ("ROWS", "ROW", "TUPLES"):
-        raise reader.source.unsupported(
-            "windows of a number of rows are not supported", reader.span, "write a window of time: WINDOW 1 MINUTE"
-        )
-    return reader.duration_us("WINDOW")
+    return SelectText(tokens[:cut], stream_windows, window, into, into_span, span_of_all(tokens))
 
 
 _BEFORE_OPERAND = frozenset(

@@ -1,0 +1,288 @@
+"""`make bench-scheduling`: paper 000's response times (Figures 5, 6 and 8) on Spark, by the real clock.
+
+Seven queries whose windows are spread as in Table 1 ("Small-Large", scaled down so that they fill in half a minute)
+share one join of two bursty streams (Pareto, expected burst 5). Each policy runs on its own, one after the other, on
+the same tuples and with the same budget, which does for the load on average and not in a burst. A response is the time
+from when a result's newest tuple was read to when its micro-batch was published; what was released while the windows
+were filling is left out, and the run goes on after the last tuple until nothing waits. Rounds repeat all of it with
+other tuples.
+
+Writes ``scheduling.json``, ``scheduling.md`` and ``scheduling.png``. Targets are reported, met or missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from headrace.config import Settings
+from headrace.spark.local import local_session
+from headrace.spark.session import Engine
+from headrace.stats import RunStats
+
+POLICIES = ("lwo", "swf", "mqt")
+SMALL_LARGE_S = (1, 5, 15, 300, 510, 570, 600)
+SCALE = 20
+"""How much shorter the windows are than the paper's."""
+PATIENCE_S = 120
+"""How long a run may go on after the last tuple."""
+COLOURS = {"lwo": "#8a8f98", "swf": "#c2571a", "mqt": "#1b7f79"}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the pipeline is given. ``share``: of the budget, what the average load takes."""
+
+    rate: int = 400
+    keys: int = 200
+    burst: float = 5.0
+    share: float = 0.8
+    trigger_s: float = 2.0
+    block_ms: int = 100
+    warm_s: int = 35
+    measured_s: int = 60
+    shards: int = 2
+
+    @property
+    def windows_ms(self) -> list[int]:
+        return [second * 1000 // SCALE for second in SMALL_LARGE_S]
+
+    @property
+    def probes(self) -> int:
+        """The budget of a micro-batch."""
+        return round(2 * self.rate * self.trigger_s * len(SMALL_LARGE_S) / self.share)
+
+
+def program(load: Load, seed: int) -> str:
+    streams = "".join(
+        f"CREATE STREAM {name} (location BIGINT, value DOUBLE, ts TIMESTAMP) WITH (connector = 'generator', "
+        f"arrival = 'pareto', burst = '{load.burst}', rate = '{load.rate}', keys = '{load.keys}', time = 'ts', "
+        f"duration = '{load.warm_s + load.measured_s} s', seed = '{seed + number}');"
+        for number, name in enumerate(("temperature", "humidity"))
+    )
+    return streams + "".join(
+        f"CREATE QUERY {query_name(window_ms)} AS SELECT a.location, a.value AS t, b.value AS h FROM temperature a, "
+        f"humidity b WHERE a.location = b.location WINDOW {window_ms} ms;"
+        for window_ms in load.windows_ms
+    )
+
+
+def query_name(window_ms: int) -> str:
+    return f"w{window_ms}ms"
+
+
+def run_policy(spark: SparkSession, load: Load, policy: str, seed: int, out: Path) -> dict[str, Any]:
+    """One policy on one seed's tuples: each query's mean and longest response, in milliseconds."""
+    shutil.rmtree(out, ignore_errors=True)
+    settings = Settings(shards=load.shards)
+    for name, value in (
+        ("policy", policy),
+        ("budget", f"{load.probes} probes"),
+        ("block", f"{load.block_ms} ms"),
+        ("trigger", f"{load.trigger_s} s"),
+        ("backlog_limit", str(10**9)),
+    ):
+        settings = settings.with_text(name, value)
+    engine = Engine(spark, settings)
+    engine.sql(program(load, seed))
+    run = engine.start(out)
+    buffers = []
+    try:
+        run.wait(load.warm_s)
+        first = run.stats().batches
+        ends = time.monotonic() + load.measured_s
+        while time.monotonic() < ends or waiting(run.stats()):
+            run.wait(1.0)
+            buffers.append(buffer_shares(run.stats()))
+            if time.monotonic() > ends + PATIENCE_S:
+                break
+        history = [entry for entry in run.history() if entry["batch"] >= first]
+    finally:
+        run.stop()
+    queries = {}
+    for window_ms in load.windows_ms:
+        told = [
+            entry["responses"][query_name(window_ms)]
+            for entry in history
+            if query_name(window_ms) in entry["responses"]
+        ]
+        count = sum(one[0] for one in told)
+        queries[str(window_ms)] = {
+            "results": count,
+            "mean_ms": round(sum(one[1] for one in told) / max(count, 1), 1),
+            "longest_ms": round(max((one[2] for one in told), default=0.0), 1),
+        }
+    return {
+        "queries": queries,
+        "mean_ms": round(mean(one["mean_ms"] for one in queries.values()), 1),
+        "micro_batches": len(history),
+        "longest_backlog": max(entry["backlog_rows"] for entry in history),
+        "input_share": max(one[0] for one in buffers),
+        "output_share": max(one[1] for one in buffers),
+    }
+
+
+def waiting(stats: RunStats) -> int:
+    return sum(window.backlog_tuples for window in stats.windows)
+
+
+def buffer_shares(stats: RunStats) -> tuple[float, float]:
+    """Input and output buffers against the join buffers (section 5.4)."""
+    held = [(shard.held_bytes, shard.input_bytes, shard.output_bytes) for shard in stats.shards]
+    joins, inputs, outputs = (sum(column) for column in zip(*held, strict=True))
+    return round(inputs / max(joins, 1), 4), round(outputs / max(joins, 1), 4)
+
+
+def checks(policies: dict[str, Any], load: Load) -> list[dict[str, Any]]:
+    """What the paper says, on these numbers."""
+    lwo, swf, mqt = (policies[name] for name in POLICIES)
+    smallest = str(load.windows_ms[0])
+
+    def better(one: dict[str, Any]) -> float:
+        return float(round(lwo["queries"][smallest]["mean_ms"] / one["queries"][smallest]["mean_ms"], 2))
+
+    return [
+        _check("mean response over all queries, MQT against LWO", "< 1", round(mqt["mean_ms"] / lwo["mean_ms"], 3)),
+        _check("mean response over all queries, MQT against SWF", "<= 1", round(mqt["mean_ms"] / swf["mean_ms"], 3)),
+        _check("smallest window's mean, LWO against SWF", ">= 5", better(swf)),
+        _check("smallest window's mean, LWO against MQT", ">= 5", better(mqt)),
+    ]
+
+
+def _check(what: str, wanted: str, measured: float) -> dict[str, Any]:
+    sign, bound = wanted.split()
+    met = {"<": measured < float(bound), "<=": measured <= float(bound), ">=": measured >= float(bound)}[sign]
+    return {"what": what, "wanted": wanted, "measured": measured, "met": met}
+
+
+# --- output
+
+
+def show(results: dict[str, Any], console: Console) -> None:
+    windows = results["windows_ms"]
+    for number, one in enumerate(results["rounds"], 1):
+        table = Table("window", *(name.upper() for name in POLICIES), title=f"Mean response, round {number}")
+        for window in windows:
+            cells = [f"{one['policies'][name]['queries'][str(window)]['mean_ms'] / 1000:.2f} s" for name in POLICIES]
+            table.add_row(f"{window / 1000:g} s", *cells)
+        table.add_section()
+        table.add_row("all queries", *(f"{one['policies'][name]['mean_ms'] / 1000:.2f} s" for name in POLICIES))
+        console.print(table)
+        goals = Table("target", "wanted", "measured", "")
+        for check in one["checks"]:
+            goals.add_row(
+                check["what"], check["wanted"], f"{check['measured']:g}", "met" if check["met"] else "[red]missed"
+            )
+        console.print(goals)
+        shares = ", ".join(
+            f"{name.upper()} {one['policies'][name]['input_share']:.1%} and {one['policies'][name]['output_share']:.1%}"
+            for name in POLICIES
+        )
+        console.print(f"largest input and output buffers against the join buffers: {shares}")
+
+
+def markdown(results: dict[str, Any]) -> str:
+    load = results["load"]
+    lines = [
+        f"Two streams of {load['rate']} tuples/s each (Pareto, expected burst {load['burst']:g}), {load['keys']} keys, "
+        f"budget {results['probes']:,} probes a micro-batch of {load['trigger_s']:g} s, {load['shards']} shards, "
+        f"{load['measured_s']} s measured after {load['warm_s']} s.",
+        "",
+    ]
+    for number, one in enumerate(results["rounds"], 1):
+        lines += [f"Round {number}, mean response (longest):", "", "| window | LWO | SWF | MQT |", "|---|---|---|---|"]
+        for window in results["windows_ms"]:
+            cells = [one["policies"][name]["queries"][str(window)] for name in POLICIES]
+            shown = [f"{cell['mean_ms'] / 1000:.2f} s ({cell['longest_ms'] / 1000:.1f} s)" for cell in cells]
+            lines.append(f"| {window / 1000:g} s | {' | '.join(shown)} |")
+        means = [f"{one['policies'][name]['mean_ms'] / 1000:.2f} s" for name in POLICIES]
+        lines += [f"| all queries | {' | '.join(means)} |", "", "| target | wanted | measured | |", "|---|---|---|---|"]
+        lines += [
+            f"| {check['what']} | {check['wanted']} | {check['measured']:g} | {'met' if check['met'] else 'missed'} |"
+            for check in one["checks"]
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Mean and longest response for each window, and the mean over all queries."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 3, figsize=(14, 4.2))
+    labels = [f"{window / 1000:g}" for window in results["windows_ms"]]
+    for name in POLICIES:
+        for kind, axis in (("mean_ms", axes[0]), ("longest_ms", axes[1])):
+            rounds = [
+                [one["policies"][name]["queries"][str(window)][kind] / 1000 for window in results["windows_ms"]]
+                for one in results["rounds"]
+            ]
+            axis.plot(labels, [mean(column) for column in zip(*rounds, strict=True)], marker="o", color=COLOURS[name],
+                      label=name.upper())  # fmt: skip
+    axes[0].set(title="Mean response (Figures 6 and 8)", xlabel="window, s", ylabel="s", yscale="log")
+    axes[1].set(title="Longest response (Figure 6)", xlabel="window, s", ylabel="s", yscale="log")
+    means = [mean(one["policies"][name]["mean_ms"] / 1000 for one in results["rounds"]) for name in POLICIES]
+    bars = axes[2].bar([name.upper() for name in POLICIES], means, color=[COLOURS[name] for name in POLICIES])
+    axes[2].bar_label(bars, fmt="%.2f s")
+    axes[2].set(title="Mean over all queries (Figure 5)", ylabel="s")
+    axes[0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("out/scheduling"))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--share", type=float, default=Load().share, help="load as a share of the budget")
+    parser.add_argument("--seconds", type=int, default=Load().measured_s, help="how long each policy is measured")
+    options = parser.parse_args()
+    load = Load(share=options.share, measured_s=options.seconds)
+    options.out.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    spark = local_session(options.out / "spark.log")
+    rounds = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=options.rounds * len(POLICIES))
+        for number in range(options.rounds):
+            policies = {}
+            for policy in POLICIES:
+                progress.update(task, description=f"round {number + 1}, {policy.upper()}")
+                policies[policy] = run_policy(spark, load, policy, 100 * (number + 1), options.out / "run")
+                progress.advance(task)
+            rounds.append({"policies": policies, "checks": checks(policies, load)})
+    results = {
+        "load": asdict(load),
+        "windows_ms": load.windows_ms,
+        "probes": load.probes,
+        "rounds": rounds,
+        "measured_at": time.strftime("%Y-%m-%d"),
+    }
+    (options.out / "scheduling.json").write_text(json.dumps(results, indent=2))
+    (options.out / "scheduling.md").write_text(markdown(results))
+    draw(results, options.out / "scheduling.png")
+    show(results, console)
+    shutil.rmtree(options.out / "run", ignore_errors=True)
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

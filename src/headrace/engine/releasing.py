@@ -1,0 +1,140 @@
+"""From held results to what is emitted when windows are done: the routing part of paper 000's SWF and MQT.
+
+      held    cells  0 0 0 | 1 1 | 2 2 2 2 | ...      class after class, each in order; who reads which cell
+      asked   the cells of the queries whose window is done now
+
+Owns ``released_from`` and ``still_held``. All that a release asks for is picked and sorted at once, then told apart.
+Cost: O(rows held) to look them over, a sort of the rows released where one ordered stream is wanted, and a little for
+each set of queries that read alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.blocks import ARRIVED, CELL, RANK, HeldResults, without_marks
+from headrace.engine.events import EmitCount, EmitRows
+from headrace.engine.keys import Int64s
+from headrace.engine.matching import expand_ranges
+from headrace.engine.output import Cut, Emission, counted_times
+from headrace.engine.segments import int64s_of
+from headrace.model import QueryId
+
+
+def released_from(scans: Sequence[HeldResults], queries: Mapping[str, QueryId], cut: Cut) -> Iterator[Emission]:
+    """What these queries (by identity) get of the scans of one block, the latest scan first."""
+    if cut is Cut.BANDS:
+        yield from _by_cell(scans, queries)
+    else:
+        yield from _by_query(scans, queries)
+
+
+def still_held(scans: Sequence[HeldResults], later: Set[str]) -> Iterator[HeldResults]:
+    """What of new scans is to be held on to: the cells that one of these queries will read."""
+    for scan in scans:
+        wanted = np.array([not later.isdisjoint(readers) for readers in scan.readers])
+        if wanted.all():
+            yield scan
+            continue
+        kept = scan.batch.filter(pa.array(wanted[int64s_of(scan.batch, CELL)]))
+        if kept.num_rows:
+            codes = (np.cumsum(wanted) - 1)[int64s_of(kept, CELL)]
+            kept = kept.set_column(kept.schema.get_field_index(CELL), CELL, pa.array(codes))
+            readers = tuple(one for one, is_wanted in zip(scan.readers, wanted, strict=True) if is_wanted)
+            yield HeldResults(readers, kept, scan.counted, scan.round)
+
+
+def _by_cell(scans: Sequence[HeldResults], queries: Mapping[str, QueryId]) -> Iterator[Emission]:
+    """Each cell in a batch of its own, for all of the queries that read it: made once."""
+    for scan in scans:
+        asked = {}
+        for cell, readers in enumerate(scan.readers):
+            names = tuple(queries[reader] for reader in readers if reader in queries)
+            if names:
+                asked[cell] = names
+        yield from _released([scan], [(names, [(0, cell)]) for cell, names in asked.items()])
+
+
+def _by_query(scans: Sequence[HeldResults], queries: Mapping[str, QueryId]) -> Iterator[Emission]:
+    """One ordered batch for all queries that read the same cells; a block's rounds one after the other. Scans of
+    results with other columns are for other queries."""
+    for number in sorted({scan.round for scan in scans}):
+        for mine in _alike([scan for scan in scans if scan.round == number]):
+            cells: dict[str, list[tuple[int, int]]] = {}
+            for place, scan in enumerate(mine):
+                for cell, readers in enumerate(scan.readers):
+                    for reader in readers:
+                        if reader in queries:
+                            cells.setdefault(reader, []).append((place, cell))
+            asked: dict[tuple[tuple[int, int], ...], list[QueryId]] = {}
+            for reader, some in cells.items():
+                asked.setdefault(tuple(some), []).append(queries[reader])
+            yield from _released(mine, [(tuple(names), some) for some, names in asked.items()], number)
+
+
+def _alike(scans: Sequence[HeldResults]) -> list[list[HeldResults]]:
+    """The scans by their columns: those of one family of classes."""
+    found: list[list[HeldResults]] = []
+    for scan in scans:
+        first = (scan.counted, scan.batch.schema)
+        mine = next((one for one in found if (one[0].counted, one[0].batch.schema) == first), None)
+        if mine is None:
+            found.append([scan])
+        else:
+            mine.append(scan)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _CellRanges:
+    """Where each cell's rows of a scan are: ``order[starts[c] : ends[c]]``, in order."""
+
+    order: Int64s
+    starts: Int64s
+    ends: Int64s
+
+    @staticmethod
+    def of(scan: HeldResults, base: int) -> _CellRanges:
+        codes = int64s_of(scan.batch, CELL)
+        ends = np.cumsum(np.bincount(codes, minlength=len(scan.readers)))
+        return _CellRanges(np.argsort(codes, kind="stable") + base, np.concatenate([[0], ends[:-1]]), ends)
+
+
+def _released(
+    scans: Sequence[HeldResults],
+    asked: Sequence[tuple[tuple[QueryId, ...], Sequence[tuple[int, int]]]],
+    part: int = 0,
+) -> Iterator[Emission]:
+    """For each set of names, their cells (scan, cell) as one batch in rank order: all of them picked at once."""
+    if not asked:
+        return
+    bases = np.cumsum([0, *(scan.batch.num_rows for scan in scans)])
+    ranges = [_CellRanges.of(scan, int(base)) for scan, base in zip(scans, bases, strict=False)]
+    order = np.concatenate([one.order for one in ranges])
+    spans = [
+        (number, int(bases[scan] + ranges[scan].starts[cell]), int(bases[scan] + ranges[scan].ends[cell]))
+        for number, (_, cells) in enumerate(asked)
+        for scan, cell in cells
+    ]
+    owners, starts, ends = np.array(spans, dtype=np.int64).T
+    rows = order[expand_ranges(starts, ends - starts)]
+    owner = np.repeat(owners, ends - starts)
+    if not len(rows):
+        return
+    held = scans[0].batch if len(scans) == 1 else pa.concat_batches([scan.batch for scan in scans])
+    by_owner = np.lexsort((rows, int64s_of(held, RANK)[rows], owner))
+    picked = held.take(pa.array(rows[by_owner]))
+    results = without_marks(picked)
+    sizes = np.bincount(owner, minlength=len(asked)).tolist()
+    arrived = counted_times(*np.unique(int64s_of(picked, ARRIVED), return_inverse=True), sizes)
+    begin = 0
+    for (names, _), size, times in zip(asked, sizes, arrived, strict=True):
+        if size and scans[0].counted:
+            yield EmitCount(names, size, times)
+        elif size:
+            yield EmitRows(names, results.slice(begin, size), times, part)
+        begin += size

@@ -1,0 +1,58 @@
+"""The queries of a run, which may change while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.plan.explain import explain
+from headrace.plan.queries import Query
+from headrace.spark.changes import Change, Changes, added, without
+from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
+from headrace.spark.staging import claim
+
+if TYPE_CHECKING:
+    from headrace.spark.session import Engine
+
+
+class LiveQueries:
+    """Adds and drops: plans the new set, makes its sinks ready, and hands it to the next micro-batch."""
+
+    def __init__(
+        self, engine: Engine, checkpoint: Checkpoint, queries: tuple[Query, ...], out: Path, changes: Changes
+    ) -> None:
+        self._engine = engine
+        self._checkpoint = checkpoint
+        self._queries = queries
+        self._out = out
+        self._changes = changes
+
+    def add(self, text: str) -> None:
+        self._ask(lambda: added(text, self._engine.catalog, self._queries), {"add": text})
+
+    def drop(self, name: str) -> None:
+        self._ask(lambda: without(name, self._queries), {"drop": name})
+
+    def make(self, record: dict[str, str]) -> None:
+        """What another program asked for."""
+        if "add" in record:
+            self.add(record["add"])
+        else:
+            self.drop(record["drop"])
+
+    def explain(self) -> str:
+        return explain(self._engine.plan_of(self._queries), self._engine.settings)
+
+    def _ask(self, wanted: Callable[[], tuple[Query, ...]], record: dict[str, str]) -> None:
+        change = self._changes.ask(
+            lambda: self._prepared(wanted(), record), lambda: self._checkpoint.say(GO_ON_MESSAGE)
+        )
+        self._queries = change.queries
+
+    def _prepared(self, queries: tuple[Query, ...], record: dict[str, str]) -> Change:
+        plan = self._engine.plan_of(queries)
+        sinks = self._engine.sinks(plan, self._out)
+        for one in set(sinks.directories.values()):
+            claim(one, self._checkpoint.id)
+        return Change(queries, record, self._engine.work(plan, sinks), sinks)

@@ -1,0 +1,96 @@
+"""What all tasks of a micro-batch must know alike: the plan it runs and the probes it may spend.
+
+The driver decides both at the end of a micro-batch, for the next one, before the one is committed; tasks look them up
+by the micro-batch's number. So they agree without talking to each other, and a micro-batch that is run again after a
+crash does the same again.
+
+    CHECKPOINT/orders/<batch>.probes     the budget of that micro-batch
+    CHECKPOINT/orders/<batch>.work       the plan from that micro-batch on
+
+Cost: a task lists a directory of a few small files; a plan is read once by each Python worker.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from headrace.engine.shard import ShardOptions
+from headrace.plan.sharing import SharedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A plan, all that decides what a micro-batch does with it, and where its queries' rows go as far as a task must
+    know. ``staged``: queries whose rows are written by the shard's task; ``called``: those whose rows go to a callback;
+    ``probes``: the budget of a micro-batch for which there is no other (None: no budget)."""
+
+    plan: SharedPlan
+    staged: frozenset[str]
+    called: frozenset[str]
+    shard: ShardOptions = field(default_factory=ShardOptions)
+    probes: int | None = None
+    backlog_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The orders of one checkpoint."""
+
+    directory: str
+
+    def give_probes(self, batch: int, probes: int) -> None:
+        self._write(f"{batch:012d}.probes", str(probes).encode())
+
+    def give_work(self, batch: int, work: Work) -> None:
+        """The plan from this micro-batch on."""
+        self._write(f"{batch:012d}.work", pickle.dumps(work))
+
+    def _write(self, name: str, content: bytes) -> None:
+        Path(self.directory).mkdir(parents=True, exist_ok=True)
+        aside = Path(self.directory) / f".{uuid.uuid4().hex}"
+        aside.write_bytes(content)
+        aside.rename(Path(self.directory) / name)
+
+    def forget_before(self, batch: int) -> None:
+        """Removes what no micro-batch from this one on will look up."""
+        probes = [path for number, path in self._numbered("probes") if number < batch]
+        work = [path for number, path in self._numbered("work") if number <= batch]
+        for path in [*probes, *sorted(work)[:-1]]:
+            path.unlink(missing_ok=True)
+
+    def probes(self, batch: int) -> int | None:
+        with suppress(FileNotFoundError):
+            return int((Path(self.directory) / f"{batch:012d}.probes").read_text())
+        return None
+
+    def work(self, batch: int, first: bytes) -> Work:
+        """The plan of a micro-batch; ``first``, pickled, where there are no orders."""
+        given = [path for number, path in self._numbered("work") if number <= batch]
+        return _unpickled(max(given).read_bytes() if given else first)
+
+    def _numbered(self, kind: str) -> Iterator[tuple[int, Path]]:
+        for path in Path(self.directory).glob(f"*.{kind}"):
+            if not path.name.startswith("."):
+                yield int(path.stem), path
+
+
+@lru_cache(maxsize=4)
+def _unpickled(content: bytes) -> Work:
+    work = pickle.loads(content)
+    assert isinstance(work, Work)
+    return work
+
+
+def batch_number() -> int:
+    """The micro-batch that this task is of; 0 outside Spark."""
+    context = TaskContext.get()
+    number = context.getLocalProperty("streaming.sql.batchId") if context else None
+    return int(number) if number is not None else 0
