@@ -393,6 +393,49 @@ def test_a_query_that_comes_in_the_middle_of_a_backlog_does_not_disturb_another(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("key", ["k", "n"], ids=["by windows", "whole"])
+def test_a_smaller_query_that_goes_in_the_middle_of_a_backlog_does_not_disturb_another(policy: str, key: str) -> None:
+    """What was scanned for it is not scanned again for those that stay; one stream with two keys is scanned whole."""
+    sources = (Source(A, "s"), Source(A if key == "n" else B, "t"))
+    same = call("=", cases.column(0, "k"), cases.column(1, key))
+    outputs = tuple(Output(f"{name}{i}", cases.column(i, name)) for name in ("ts", "id") for i in (0, 1))
+    stays, goes = (
+        Query(QueryId(name), sources, (same,), outputs, within_us(seconds * cases.SECOND_US))
+        for name, seconds in (("stays", 9), ("goes", 2))
+    )
+    arrived = {name: [cases.row(second, second) for second in range(6)] for name in (A, B)}
+    way = Way(options=ShardOptions(Cut.WINDOWS, policy=policy, block=BlockCut(rows=2)), probes=2)
+    host = cases.host_for(Case(TWO, {}, (stays, goes)), way)
+    cases.arrive(host, arrived)
+    host.change(TWO, (stays,))
+    cases.go_on_to_the_end(host)
+    host.end()
+    assert cases.got(host, stays) == wanted(Case(TWO, arrived, ()), stays)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_budget_is_shared_by_the_groups(policy: str) -> None:
+    """However little it is: none of them waits for another to have nothing left to do."""
+    queries = [replace(pairs(9), name=QueryId(f"q{i}")) for i in range(3)]
+    others = [replace(one, conditions=(call("=", cases.column(0, f), cases.column(1, f)),)) for one, f in
+              zip(queries, ("k", "n", "id"), strict=True)]  # fmt: skip
+    way = Way(options=ShardOptions(Cut.WINDOWS, policy=policy), probes=1, restoring=True)
+    host = cases.host_for(Case(TWO, {}, tuple(others)), way)
+    for second in range(30):
+        cases.arrive(host, {name: [cases.row(second, second)] for name in (A, B)})
+    assert all(host.rows(query.name) for query in others)
+
+
+def test_what_was_heard_is_not_kept_where_nothing_is_weighed() -> None:
+    host = cases.host_for(Case(TWO, {}, (everything(A), pairs(5))), Way())
+    sizes = []
+    for second in range(50):
+        cases.arrive(host, {name: [cases.row(second, second)] for name in (A, B)})
+        sizes.append(len(host.shards[0].manifest()))
+    assert sizes[-1] < 2 * sizes[20]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_rows_that_wait_for_another_stream_are_no_backlog(policy: str) -> None:
     """While b is silent, a's rows wait; micro-batches without input then finish the blocks before them."""
     host = cases.host_for(

@@ -35,9 +35,9 @@ class StreamStats:
 
 @dataclass(frozen=True, slots=True)
 class ShardStats:
-    """What a shard holds now: tuples in windows (the join buffers), tuples waiting for progress, and the bytes of both;
-    tuples waiting for their turn, the bytes of all that waits (the input buffers), and of results that wait for a
-    window to be done (the output buffers)."""
+    """What a shard holds now: tuples in windows and their bytes (the join buffers); tuples that wait for another
+    stream, tuples that wait for their turn, and the bytes of both (the input buffers); the bytes of results that wait
+    for a window to be done (the output buffers)."""
 
     shard: int
     held_tuples: int = 0

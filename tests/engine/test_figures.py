@@ -240,13 +240,18 @@ def test_with_an_unlimited_budget_there_is_nothing_to_schedule(policy: str) -> N
     assert [len(trace.host.rows(f"Q{number}")) for number in (1, 2, 3)] == [2, 4, 6]
 
 
-def test_the_matrix_is_made_anew_only_when_the_set_of_queries_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("restoring", [False, True])
+def test_the_matrix_is_made_anew_only_when_the_set_of_queries_changes(
+    monkeypatch: pytest.MonkeyPatch, restoring: bool
+) -> None:
+    """Also where the shard is restored for every step, as on Spark."""
+    policies.policy_for.cache_clear()
     made = []
     best = policies.max_query_throughput
     monkeypatch.setattr(policies, "max_query_throughput", lambda levels: made.append(levels) or best(levels))
-    trace = traced("mqt", "index", False, FIGURE_4)
+    trace = traced("mqt", "index", restoring, FIGURE_4)
     both_at_once(trace)
     assert [len(levels) for levels in made] == [3]
     trace.host.change(CATALOG, [query(number, 4) for number in (1, 2)])
     trace.host.go_on()
-    assert [[level.queries for level in levels] for levels in made[-1:]] == [[2]]
+    assert [[level.queries for level in levels] for levels in made[1:]] == [[2]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError
@@ -74,7 +75,14 @@ class GoneQuery:
 def test_death_of_sparks_process_is_told_and_everything_is_left_tidy(tmp_path: Path) -> None:
     left: list[str] = []
     metrics = RunMetrics(("q",), (), {}, 1, 0.0)
-    run = Run(GoneQuery(), None, metrics, Checkpoint(tmp_path, "one", (0,)), lambda: left.append("left"), once=False)
+    run = Run(
+        GoneQuery(),
+        SimpleNamespace(),
+        metrics,
+        Checkpoint(tmp_path, "one", (0,)),
+        lambda: left.append("left"),
+        once=False,
+    )
     with pytest.raises(HeadraceError, match="Spark's process has ended") as told:
         run.wait(10)
     assert told.value.exit_code == 1

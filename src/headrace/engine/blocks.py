@@ -11,7 +11,7 @@ searchable (in the window) once it has had its first turn, so a first scan meets
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,7 @@ import pyarrow as pa
 from headrace.engine.events import DropSegment, Effect, KeepSegment
 from headrace.engine.join import Block, NewRows
 from headrace.engine.keys import Int64s
-from headrace.engine.segments import content_name, int64s_of, pack_batch
+from headrace.engine.segments import content_name, pack_batch
 from headrace.engine.window import Serial
 from headrace.plan.sharing import Sizes
 
@@ -45,15 +45,6 @@ class HeldResults:
     round: int = 0
     name: str | None = None
     size_bytes: int = 0
-
-    def cells_of(self, reader: str) -> tuple[int, ...]:
-        return tuple(cell for cell, readers in enumerate(self.readers) if reader in readers)
-
-    def among(self, cells: Sequence[int]) -> pa.RecordBatch:
-        """The rows of these cells, in order."""
-        if len(cells) == len(self.readers):
-            return self.batch
-        return self.batch.filter(pa.array(np.isin(self.batch.column(CELL).to_numpy(), cells)))
 
 
 @dataclass(slots=True)
@@ -143,18 +134,3 @@ def marked_results(batch: pa.RecordBatch, ranks: Int64s, arrived_us: Int64s, cel
 
 def without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.select([name for name in batch.schema.names if name not in MARKS])
-
-
-def in_rank_order(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Results of several scans of one block as one stream. The scan that reached furthest back is given first: of one
-    tuple's partners, the older come first."""
-    if len(parts) == 1:
-        return parts[0]
-    together = pa.concat_batches(parts)
-    return together.take(pa.array(np.argsort(int64s_of(together, RANK), kind="stable")))
-
-
-def arrivals_of(batch: pa.RecordBatch) -> tuple[tuple[int, int], ...]:
-    """(arrival time, how many) of the rows' newest tuples."""
-    times, counts = np.unique(int64s_of(batch, ARRIVED), return_counts=True)
-    return tuple((int(time), int(count)) for time, count in zip(times, counts, strict=True))

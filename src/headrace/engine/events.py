@@ -44,6 +44,8 @@ class BlockArrived:
     arrived_us: int
     batch: pa.RecordBatch
     chunk_us: Int64s | None = None
+    chunk: int = 0
+    """Tells chunks with one place in the arrival order apart, in the same way on every shard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from headrace.engine.output import (
     reach_of,
     weighted_arrivals,
 )
-from headrace.engine.policy import JoinPolicy, LargestWindowOnly, ScanLevel, Turn
+from headrace.engine.policy import JoinPolicy, LargestWindowOnly, ScanLevel, Turn, policy_for
 from headrace.engine.releasing import released_from, still_held
 from headrace.engine.segments import KEY, PLACE, SEEN, Layout, Segment, int64s_of
 from headrace.engine.waiting import Counted, Released, WaitingRows
@@ -140,8 +140,7 @@ class GroupOperator:
         self._members = [member for cls in group.classes for member in cls.members]
         self._delivery = {member.identity: cls.delivery for cls in group.classes for member in cls.members}
         self._levels = _scan_levels(self.windows, self._members) if group.is_join else []
-        self._policy = options.policy(self._levels) if group.is_join else None
-        self._parts = 0
+        self._policy = policy_for(options.policy, tuple(self._levels)) if group.is_join else None
         self._finished: list[Effect] = []
 
     @cached_property
@@ -287,7 +286,7 @@ class GroupOperator:
         windows = self.windows[:upto] if upto < len(self.windows) else tuple(self._served_windows(block))
         reach = reach_of(windows if before is None else [*windows, before])
         newly = [one for one in served if _is_done(one.sizes, reach) and not _is_done(one.sizes, before)]
-        if len(newly) == len(self._members):
+        if before is None and len(newly) == len(self._members):
             yield from self._straight_through(block)
         else:
             fresh = list(self._found(block, reach, served))
@@ -335,11 +334,8 @@ class GroupOperator:
             cut = cut_for(self._delivery[member.identity], self._options.cut)
             by_cut.setdefault(cut, {})[member.identity] = member.query
         for cut, queries in by_cut.items():
-            for emission in released_from([*fresh, *block.held], queries, cut):
-                if isinstance(emission, EmitRows) and cut is Cut.BANDS:
-                    self._parts -= 1
-                    emission = replace(emission, part=self._parts)
-                yield emission
+            emissions = released_from([*fresh, *block.held], queries, cut)
+            yield from _apart(emissions) if cut is Cut.BANDS else emissions
         block.held = [*still_held(fresh, later), *block.held]
 
     def _matches(self, sides: Sides, reach: Reach) -> Iterator[Matches]:
@@ -437,6 +433,18 @@ def _scan_levels(windows: Sequence[Sizes], members: Sequence[Member]) -> list[Sc
         ScanLevel(sum(reach_of(windows[: number + 1])), sum(member.sizes == sizes for member in members))
         for number, sizes in enumerate(windows)
     ]
+
+
+def _apart(emissions: Iterator[Emission]) -> Iterator[Emission]:
+    """Cells that the same queries read come in parts of their own: each is in order, and goes on with the next block's
+    cell in its place."""
+    times: dict[tuple[QueryId, ...], int] = {}
+    for emission in emissions:
+        if isinstance(emission, EmitRows):
+            times[emission.queries] = times.get(emission.queries, 0) + 1
+            yield replace(emission, part=-times[emission.queries])
+        else:
+            yield emission
 
 
 def _in_part(emission: Emission, part: int) -> Emission:

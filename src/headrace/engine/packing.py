@@ -77,6 +77,7 @@ class Envelope:
     newest_us: int = 0
     oldest_us: int = 0
     arrived_us: int = 0
+    chunk: int = 0
     rows: int = 0
     malformed: int = 0
     spent_us: int = 0
@@ -93,7 +94,7 @@ class Envelope:
             group = plan.groups[self.group]
             chunk_us = np.frombuffer(self.times, dtype=np.int64) if group.counts_rows[self.input] else None
             batch = unpack_batch(self.payload)
-            return BlockArrived(group.signature, self.input, arrival, self.arrived_us, batch, chunk_us)
+            return BlockArrived(group.signature, self.input, arrival, self.arrived_us, batch, chunk_us, self.chunk)
         if self.kind is Kind.END:
             return StreamsEnded()
         raise InvariantError(f"an envelope of kind {self.kind.name} is no event")
@@ -102,7 +103,9 @@ class Envelope:
 class Packer:
     """Packs the rows of one source task of one stream."""
 
-    def __init__(self, plan: SharedPlan, stream: Stream, shards: int) -> None:
+    def __init__(self, plan: SharedPlan, stream: Stream, shards: int, task: int = 0) -> None:
+        self._task = task
+        self._chunks = 0
         self._plan = plan
         self._stream = stream
         self._shards = shards
@@ -121,8 +124,10 @@ class Packer:
         yield Envelope(0, Kind.TALLY, self._stream.name, rows=rows.num_rows, malformed=dead.num_rows)
         if dead.num_rows:
             yield self._dead_envelope(dead, MALFORMED)
-        for chunk, order in _chunks(well):
-            yield from self._pack_chunk(chunk, order, arrived_us)
+        for chunk, order, mark in _chunks(well):
+            self._chunks += 1
+            number = (mark << 40) | (self._task << 20) | self._chunks
+            yield from self._pack_chunk(chunk, order, number, arrived_us)
 
     def _well_formed(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows that can be read and have an event time; and the others."""
@@ -138,12 +143,13 @@ class Packer:
         late = rows.num_rows if reason == LATE_IN_CHUNK else 0
         return Envelope(0, Kind.DEAD, self._stream.name, rows=late, payload=payload)
 
-    def _pack_chunk(self, chunk: pa.RecordBatch, order: int, arrived_us: int) -> Iterator[Envelope]:
+    def _pack_chunk(self, chunk: pa.RecordBatch, order: int, number: int, arrived_us: int) -> Iterator[Envelope]:
         ts_us = times_of(chunk, self._stream.time)
         newest_us = int(ts_us.max())
         arrival = Arrival(order) if order == UNORDERED else Arrival(order, int(ts_us.min()))
         place: dict[str, Any] = {"order": arrival.order, "first_us": arrival.first_us}
         place |= {"newest_us": newest_us, "oldest_us": int(ts_us.min()), "arrived_us": arrived_us}
+        place["chunk"] = number
         for shard in range(self._shards):
             yield Envelope(shard, Kind.HEARTBEAT, self._stream.name, rows=chunk.num_rows, **place)
         late = self._late_in_chunk(ts_us) if order != UNORDERED else None
@@ -207,17 +213,18 @@ class Packer:
         yield from _by_shard(carried, shards, self._shards, every=counts)
 
 
-def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Stretches of rows with one place in arrival order."""
+def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int]]:
+    """Stretches of rows with one place in arrival order, and the number that tells them from others there."""
     if rows.num_rows == 0:
         return
     if ORDER not in rows.schema.names:
-        yield rows, UNORDERED
+        yield rows, UNORDERED, 0
         return
     orders = rows.column(ORDER).to_numpy(zero_copy_only=False)
     cuts = [0, *(np.flatnonzero(orders[1:] != orders[:-1]) + 1), len(orders)]
     for begin, end in pairwise(cuts):
-        yield rows.slice(begin, end - begin), int(orders[begin]) >> ORDER_SHIFT
+        mark = int(orders[begin]) & ((1 << ORDER_SHIFT) - 1)
+        yield rows.slice(begin, end - begin), int(orders[begin]) >> ORDER_SHIFT, mark
 
 
 def _reader(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:

@@ -5,14 +5,17 @@ Blocks wait in a queue for each window: a block in queue i has scanned the i sma
       queue      0        1        2                 a newer block is never before an older one in the windows it
       blocks   e, d       c      b, a                has done, or results would come out of order
 
-Owns: the three policies and ``MaxQT``. A policy is made anew when the set of queries changes, and knows nothing else.
-Cost: a choice looks at each queue once; the matrix of N windows takes O(N^3) to make, once for a set of queries.
+Owns: the three policies and ``MaxQT``. A policy knows the windows and how many queries have each, and is made anew when
+that changes (``policy_for``).
+Cost: a choice looks at each queue once; the matrix of N windows takes O(N^2) to make, once for a set of queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from typing import Protocol
 
 
@@ -92,15 +95,13 @@ def max_query_throughput(levels: Sequence[ScanLevel]) -> list[list[tuple[float, 
     [(0.0, 0), (0.5, 1), (0.667, 2), (0.667, 2)]
     """
     ends = [0, *(level.size for level in levels)]
-    served = [0]
-    for level in levels:
-        served.append(served[-1] + level.queries)
-    return [[_best_scan(ends, served, i, j) for j in range(len(ends))] for i in range(len(ends))]
+    served = [0, *accumulate(level.queries for level in levels)]
+    return [_best_scans(ends, served, done) for done in range(len(ends))]
 
 
-def _best_scan(ends: Sequence[int], served: Sequence[int], done: int, bound: int) -> tuple[float, int]:
-    rates = [((served[k] - served[done]) / max(ends[k] - ends[done], 1), k) for k in range(done + 1, bound + 1)]
-    return max(rates, default=(0.0, done))
+def _best_scans(ends: Sequence[int], served: Sequence[int], done: int) -> list[tuple[float, int]]:
+    rates = [((served[k] - served[done]) / max(ends[k] - ends[done], 1), k) for k in range(done + 1, len(ends))]
+    return [(0.0, done)] * (done + 1) + list(accumulate(rates, max))
 
 
 def _queue_heads(completed: Sequence[int]) -> list[tuple[int, int]]:
@@ -110,6 +111,12 @@ def _queue_heads(completed: Sequence[int]) -> list[tuple[int, int]]:
         if done < heads[-1][1]:
             heads.append((position, done))
     return heads
+
+
+@lru_cache(maxsize=64)
+def policy_for(kind: type[JoinPolicy], levels: tuple[ScanLevel, ...]) -> JoinPolicy:
+    """The policy for these windows; a host that restores the shard for every micro-batch gets the same again."""
+    return kind(levels)
 
 
 POLICIES: dict[str, type[JoinPolicy]] = {

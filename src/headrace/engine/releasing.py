@@ -73,7 +73,7 @@ def _by_query(scans: Sequence[HeldResults], queries: Mapping[str, QueryId]) -> I
             asked: dict[tuple[tuple[int, int], ...], list[QueryId]] = {}
             for reader, some in cells.items():
                 asked.setdefault(tuple(some), []).append(queries[reader])
-            yield from _released(mine, [(tuple(names), some) for some, names in asked.items()], number)
+            yield from _released(mine, [(tuple(names), some) for some, names in asked.items()])
 
 
 def _alike(scans: Sequence[HeldResults]) -> list[list[HeldResults]]:
@@ -107,7 +107,6 @@ class _CellRanges:
 def _released(
     scans: Sequence[HeldResults],
     asked: Sequence[tuple[tuple[QueryId, ...], Sequence[tuple[int, int]]]],
-    part: int = 0,
 ) -> Iterator[Emission]:
     """For each set of names, their cells (scan, cell) as one batch in rank order: all of them picked at once."""
     if not asked:
@@ -136,5 +135,5 @@ def _released(
         if size and scans[0].counted:
             yield EmitCount(names, size, times)
         elif size:
-            yield EmitRows(names, results.slice(begin, size), times, part)
+            yield EmitRows(names, results.slice(begin, size), times)
         begin += size

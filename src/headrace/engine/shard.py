@@ -95,11 +95,13 @@ class Shard:
         self._newest_us: dict[StreamId, int] = {}
         self._orphans: list[str] = []
         self._epoch = 0
+        self._last_group = ""
         self._since = dict.fromkeys(_identities(plan), 0)
         self._operators = self._all_operators()
 
     def _all_operators(self) -> dict[str, GroupOperator]:
-        return {group.signature: self._operator(group) for group in self.plan.groups}
+        groups = sorted(self.plan.groups, key=lambda group: group.signature)
+        return {group.signature: self._operator(group) for group in groups}
 
     def _operator(self, group: Group) -> GroupOperator:
         inputs = [
@@ -117,7 +119,9 @@ class Shard:
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
-        blocks = sorted((event for event in told if isinstance(event, BlockArrived)), key=lambda one: one.arrival)
+        blocks = sorted(
+            (one for one in told if isinstance(one, BlockArrived)), key=lambda one: (one.arrival, one.chunk)
+        )
         for block in self._numbered(blocks):
             yield from self._accept(block, floors)
         ended = any(isinstance(event, StreamsEnded) for event in told)
@@ -129,12 +133,13 @@ class Shard:
             yield from operator.settle([None if place is None else place.ts_us for place in reached])
 
     def _work(self, budget: ProbeBudget) -> Iterator[Effect]:
-        """Gives each group that has blocks waiting a turn, again and again, while the budget allows."""
-        while busy := [operator for operator in self._operators.values() if operator.pending]:
-            for operator in busy:
-                if not budget.allows(sum(one.backlog_rows for one in busy)):
-                    return
-                yield from operator.take_turn(budget)
+        """Gives each group that has blocks waiting a turn, round and round, while the budget allows; the next step goes
+        on with the group after the last one."""
+        while busy := [signature for signature, operator in self._operators.items() if operator.pending]:
+            if not budget.allows(sum(self._operators[signature].backlog_rows for signature in busy)):
+                return
+            self._last_group = next((one for one in busy if one > self._last_group), busy[0])
+            yield from self._operators[self._last_group].take_turn(budget)
 
     def _hear(self, heartbeats: list[ProgressMade]) -> dict[tuple[StreamId, Arrival], int | None]:
         """Moves each stream's newest time on; gives, for each chunk, the newest time seen before it."""
@@ -143,18 +148,19 @@ class Shard:
             floors.setdefault((beat.stream, beat.arrival), self._newest_us.get(beat.stream))
             self._newest_us[beat.stream] = max(beat.newest_us, self._newest_us.get(beat.stream, beat.newest_us))
             for operator in self._operators.values():
-                if any(state.input.stream == beat.stream for state in operator.inputs):
+                if operator.group.is_join and any(one.input.stream == beat.stream for one in operator.inputs):
                     operator.heard.add(beat.oldest_us, beat.newest_us, beat.rows)
         return floors
 
     def _numbered(self, blocks: Iterable[BlockArrived]) -> Iterator[BlockArrived]:
         """The blocks in order; where a group compares its tuples' numbers, with numbers that go on rising."""
-        chunks: dict[Arrival, int] = {}
+        chunks: dict[tuple[Arrival, int], int] = {}
         for block in blocks:
             if NUMBER in block.batch.schema.names:
-                if block.arrival not in chunks:
-                    chunks[block.arrival] = self._serial.take()
-                yield replace(block, batch=_numbered_from(block.batch, chunks[block.arrival] << _NUMBER_BITS))
+                place = (block.arrival, block.chunk)
+                if place not in chunks:
+                    chunks[place] = self._serial.take()
+                yield replace(block, batch=_numbered_from(block.batch, chunks[place] << _NUMBER_BITS))
             else:
                 yield block
 
@@ -199,7 +205,7 @@ class Shard:
         return Holdings(
             sum(part.rows for part in parts),
             sum(state.waiting.rows for state in states),
-            sum(part.size_bytes for part in parts) + waiting_bytes,
+            sum(part.size_bytes for part in parts),
             sum(block.tuples for block in pending),
             sum(block.size_bytes for block in pending) + waiting_bytes,
             sum(block.held_bytes for block in pending),
@@ -213,7 +219,7 @@ class Shard:
         """All but the segments' contents, as JSON."""
         groups = {signature: operator_to_json(operator) for signature, operator in self._operators.items()}
         told = {"version": STATE_VERSION, "serial": self._serial.next_number, "newest_us": self._newest_us}
-        told |= {"epoch": self._epoch, "since": self._since}
+        told |= {"epoch": self._epoch, "since": self._since, "last_group": self._last_group}
         return json.dumps({**told, "groups": groups, "orphans": self._orphans}, separators=(",", ":")).encode()
 
     @classmethod
@@ -229,6 +235,7 @@ class Shard:
         shard._serial.next_number = told["serial"]
         shard._newest_us = {StreamId(name): newest for name, newest in told["newest_us"].items()}
         shard._orphans = list(told["orphans"])
+        shard._last_group = told["last_group"]
         shard._enter_epoch(told["epoch"], told["since"])
         for signature, kept in told["groups"].items():
             operator = shard._operators.get(signature)

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,21 +46,49 @@ class Changes:
 
     _waiting: Change | None = None
     _turn: threading.Lock = field(default_factory=threading.Lock)
+    _hand: threading.Lock = field(default_factory=threading.Lock)
+    _routing: int | None = None
+    """The thread that is routing a micro-batch now."""
 
-    def ask(self, prepare: Callable[[], Change], wake: Callable[[], None]) -> Change:
-        """Waits until the change is made; ``wake`` brings a micro-batch about."""
+    @contextmanager
+    def routing(self) -> Iterator[None]:
+        self._routing = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._routing = None
+
+    def ask(
+        self,
+        prepare: Callable[[], Change],
+        wake: Callable[[], None],
+        adopt: Callable[[Change], None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Waits until the change is made; ``wake`` brings a micro-batch about, ``adopt`` is called once it is made."""
+        if self._routing == threading.get_ident():
+            raise PlanError("queries cannot change from inside a callback: ask from another thread")
         with self._turn:
             change = prepare()
             self._waiting = change
             wake()
-            if not change.made.wait(PATIENCE_S):
-                self._waiting = None
-                raise HeadraceError(f"no micro-batch ended within {PATIENCE_S:.0f} s, so the queries stay as they were")
-            return change
+            deadline = time.monotonic() + PATIENCE_S
+            while not change.made.wait(0.2):
+                if (is_over() or time.monotonic() > deadline) and self._withdrawn(change):
+                    raise HeadraceError("no micro-batch came to an end in time, so the queries stay as they were")
+            adopt(change)
+
+    def _withdrawn(self, change: Change) -> bool:
+        """Whether the change could be taken back: it was not being made yet."""
+        with self._hand:
+            is_waiting = self._waiting is change
+            self._waiting = None if is_waiting else self._waiting
+            return is_waiting
 
     def take(self) -> Change | None:
-        change, self._waiting = self._waiting, None
-        return change
+        with self._hand:
+            change, self._waiting = self._waiting, None
+            return change
 
 
 def added(text: str, catalog: Catalog, queries: tuple[Query, ...]) -> tuple[Query, ...]:
@@ -72,6 +100,8 @@ def added(text: str, catalog: Catalog, queries: tuple[Query, ...]) -> tuple[Quer
         raise PlanError(f"setting {script.settings[0][0]} cannot change while running: stop, and start again with it")
     if script.queries == queries:
         raise PlanError("there is no query to add: write CREATE QUERY name AS SELECT ...")
+    if not script.queries:
+        raise PlanError("no query would be left: stop the run instead")
     return script.queries
 
 
@@ -88,18 +118,18 @@ def without(name: str, queries: tuple[Query, ...]) -> tuple[Query, ...]:
 
 
 def write_down(file: Path, record: dict[str, str]) -> None:
+    """On a line of its own, also after one that a crash cut off."""
     with file.open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(record) + "\n")
+        lines.write(f"\n{json.dumps(record)}\n")
 
 
 def replayed(file: Path, catalog: Catalog, queries: tuple[Query, ...]) -> tuple[Query, ...]:
-    """The queries with what was changed in earlier runs; what the program itself has now comes first."""
+    """A program's queries with what was changed in earlier runs, as far as that is still possible: a query that the
+    program has by now is the program's."""
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         with suppress(json.JSONDecodeError, HeadraceError):  # cut off by a crash, or not possible any more
             record = json.loads(line)
-            before = queries
             queries = added(record["add"], catalog, queries) if "add" in record else without(record["drop"], queries)
-            assert queries != before
     return queries
 
 
@@ -121,23 +151,27 @@ class Request:
 
 
 def requests_in(directory: Path) -> Iterator[Request]:
-    for path in sorted(directory.glob("*.request"), key=lambda one: one.stat().st_mtime_ns):
-        yield Request(path, json.loads(path.read_text()))
+    """The requests that wait, in the order of their names, which are times."""
+    for path in sorted(directory.glob("*.request")):
+        with suppress(FileNotFoundError, json.JSONDecodeError):  # taken back, or not ours
+            yield Request(path, json.loads(path.read_text()))
 
 
 def request(directory: Path, record: dict[str, str]) -> None:
     """Asks the run that has this directory, and waits for its answer."""
-    path = directory / f"{uuid.uuid4().hex}.request"
+    path = directory / f"{time.time_ns()}-{uuid.uuid4().hex}.request"
     aside = directory / f".{path.name}"
     aside.write_text(json.dumps(record))
     aside.rename(path)
     answer = path.with_suffix(".answer")
-    deadline = time.monotonic() + PATIENCE_S
-    while not answer.exists():
-        if time.monotonic() > deadline:
-            path.unlink(missing_ok=True)
-            raise StateError(f"no run answered: is one running on the checkpoint {directory.parent}?")
-        time.sleep(0.1)
+    deadline = time.monotonic() + PATIENCE_S + 30
+    try:
+        while not answer.exists():
+            if time.monotonic() > deadline:
+                raise StateError(f"no run answered: is one running on the checkpoint {directory.parent}?")
+            time.sleep(0.1)
+    finally:
+        path.unlink(missing_ok=True)
     error = json.loads(answer.read_text())["error"]
     answer.unlink()
     if error is not None:

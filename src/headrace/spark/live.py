@@ -27,6 +27,7 @@ class LiveQueries:
         self._queries = queries
         self._out = out
         self._changes = changes
+        self.is_over: Callable[[], bool] = lambda: False
 
     def add(self, text: str) -> None:
         self._ask(lambda: added(text, self._engine.catalog, self._queries), {"add": text})
@@ -45,9 +46,14 @@ class LiveQueries:
         return explain(self._engine.plan_of(self._queries), self._engine.settings)
 
     def _ask(self, wanted: Callable[[], tuple[Query, ...]], record: dict[str, str]) -> None:
-        change = self._changes.ask(
-            lambda: self._prepared(wanted(), record), lambda: self._checkpoint.say(GO_ON_MESSAGE)
+        self._changes.ask(
+            prepare=lambda: self._prepared(wanted(), record),
+            wake=lambda: self._checkpoint.say(GO_ON_MESSAGE),
+            adopt=self._adopt,
+            is_over=self.is_over,
         )
+
+    def _adopt(self, change: Change) -> None:
         self._queries = change.queries
 
     def _prepared(self, queries: tuple[Query, ...], record: dict[str, str]) -> Change:

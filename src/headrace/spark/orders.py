@@ -7,7 +7,7 @@ crash does the same again.
     CHECKPOINT/orders/<batch>.probes     the budget of that micro-batch
     CHECKPOINT/orders/<batch>.work       the plan from that micro-batch on
 
-Cost: a task lists a directory of a few small files; a plan is read once by each Python worker.
+Cost: a task lists a directory of a few small files; a plan is unpickled once by each Python worker.
 """
 
 from __future__ import annotations

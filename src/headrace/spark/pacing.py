@@ -35,16 +35,20 @@ class Pacer:
             return None
         return self.budget.probes if self.budget.time_us is None else self._probes(self.budget.time_us)
 
-    def next_probes(self, spent: int, slowest_us: float) -> int:
-        """The next budget, after a micro-batch that made so many probes in so much time.
+    def next_probes(self, spent: int, allowed: int, slowest_us: float) -> int:
+        """The next budget, after a micro-batch that made so many of the probes it was allowed in so much time. One that
+        had little to do tells nothing: what it took was not for its probes.
 
         >>> pacer = Pacer(Budget(time_us=100_000))
-        >>> pacer.next_probes(spent=300_000, slowest_us=200_000.0)
+        >>> pacer.next_probes(spent=300_000, allowed=50_000, slowest_us=200_000.0)
+        100000
+        >>> pacer.next_probes(spent=10, allowed=100_000, slowest_us=5_000.0)
         100000
         """
         assert self.budget is not None
         assert self.budget.time_us is not None
-        if spent and slowest_us >= SHORTEST_US:
+        is_telling = 2 * spent >= allowed or 2 * slowest_us >= self.budget.time_us
+        if spent and is_telling and slowest_us >= SHORTEST_US:
             self.probes_per_us += WEIGHT * (spent / slowest_us - self.probes_per_us)
         return self._probes(self.budget.time_us)
 

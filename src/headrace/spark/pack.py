@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.packing import CORRUPT, ORDER, Envelope, Kind, Packer
@@ -27,7 +28,9 @@ def packer(
     """The function that packs one stream's rows, for the run's first plan (pickled) or one that came later."""
 
     def pack(batches: Rows) -> Iterator[pa.RecordBatch]:
-        packing = Packer(orders.work(batch_number(), work).plan, stream, len(labels))
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        packing = Packer(orders.work(batch_number(), work).plan, stream, len(labels), task)
         for rows in _gathered(batches):
             began_ns = time.perf_counter_ns()
             envelopes = list(packing.pack(_typed(rows, stream), time.time_ns() // 1000))

@@ -97,12 +97,14 @@ class Router:
 
     def __call__(self, reports: DataFrame, batch: int) -> None:
         began_s = time.time()
-        if self._sinks.callbacks:
+        is_read_again = bool(self._sinks.callbacks)
+        if is_read_again:
             reports = reports.persist()
         try:
-            self._route(reports, batch, began_s)
+            with self._changes.routing():
+                self._route(reports, batch, began_s)
         finally:
-            if self._sinks.callbacks:
+            if is_read_again:
                 reports.unpersist()
 
     def _route(self, reports: DataFrame, batch: int, began_s: float) -> None:
@@ -131,7 +133,7 @@ class Router:
         orders = self._checkpoint.orders
         if self._pacer.is_timed:
             slowest_us = max((facts.joined_ms(told) for _, told in facts.told), default=0.0) * 1000
-            orders.give_probes(batch + 1, self._pacer.next_probes(facts.probes, slowest_us))
+            orders.give_probes(batch + 1, self._pacer.next_probes(facts.probes, facts.probes_allowed or 0, slowest_us))
         change = self._changes.take()
         if change is not None:
             write_down(self._checkpoint.changes, change.record)

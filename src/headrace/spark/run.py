@@ -41,6 +41,7 @@ class Run:
     ) -> None:
         self._query = query
         self._live = live
+        live.is_over = lambda: not self.is_active
         self._metrics = metrics
         self._checkpoint = checkpoint
         self._leave = leave
@@ -62,6 +63,8 @@ class Run:
                     one.answer(None)
                 except HeadraceError as error:
                     one.answer(str(error))
+                except Exception as error:  # noqa: BLE001 - a fault of ours, told to who asked; the run goes on
+                    one.answer(f"a fault in Headrace: {error!r}")
 
     def add(self, sql: str) -> None:
         """Adds the queries of a text (CREATE QUERY, DROP QUERY), without a restart; returns when the next micro-batch

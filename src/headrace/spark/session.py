@@ -105,6 +105,7 @@ class Engine:
         """Refuses what could not run, before Spark is started: no query, unreadable sources, unwritable outputs."""
         if not self._queries:
             raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT ...")
+        _check_block(self._settings)
         for stream in self._catalog.streams:
             check_files(stream)
         plan = self.plan()
@@ -162,7 +163,6 @@ class Engine:
         if once:
             _check_ends(self._catalog)
         settings = self._settings
-        _check_block(settings)
         directory = _output_directory(out, self.plan(), self._callbacks)
         self.check(directory)
         where = checkpoint or settings.checkpoint or directory / "_checkpoint"
@@ -173,6 +173,10 @@ class Engine:
             if forget_changes:
                 opened.changes.unlink(missing_ok=True)
             queries = replayed(opened.changes, self._catalog, self._queries)
+            console = console or Console()
+            if queries != self._queries:
+                console.print("queries added or dropped live before are as they were then (--forget-changes: not)")
+            _clear(opened.requests)
             plan = self.plan_of(queries)
             sinks = _sinks(plan, directory, self._callbacks, settings.console_rows)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
@@ -182,7 +186,7 @@ class Engine:
             names = tuple(stream.name for stream in self._catalog.streams)
             metrics = RunMetrics(plan.queries, names, windows_of(plan), settings.shards, time.time())
             changes = Changes()
-            query = self._start_query(plan, sinks, opened, metrics, console or Console(), changes, once=once)
+            query = self._start_query(plan, sinks, opened, metrics, console, changes, once=once)
             live = LiveQueries(self, opened, queries, directory, changes)
             return Run(query, live, metrics, opened, leaving.pop_all().close, once=once)
 
@@ -266,6 +270,12 @@ def _schema_of(name: str, schema: StructType) -> Schema:
     return Schema(tuple(columns))
 
 
+def _clear(directory: Path) -> None:
+    """Removes requests that no run answered, and answers that nobody read."""
+    for path in directory.iterdir():
+        path.unlink(missing_ok=True)
+
+
 def _check_block(settings: Settings) -> None:
     """Refuses blocks that shards could not cut alike."""
     if settings.block is not None and settings.block.rows is not None and settings.shards > 1:
@@ -312,7 +322,7 @@ def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_
             if taken != query and (sink is None or owner != sink):
                 raise PlanError(f"queries {taken} and {query} both write to {path}: give one of them another path")
             _check_columns(query, schemas[query])
-    called = {query: (schemas[QueryId(query)], callback) for query, callback in callbacks.items()}
+    called = {query: (schemas[QueryId(query)], callback) for query, callback in callbacks.items() if query in schemas}
     return Sinks(out, directories, consoles, called, console_rows)
 
 
