@@ -3,10 +3,9 @@
 Seven queries whose windows are spread as in Table 1 ("Small-Large", scaled down so that they fill in half a minute)
 share one join of two bursty streams (Pareto, expected burst 5). Each policy runs on its own, one after the other, on
 the same tuples and with the same budget, which is less than the load while the streams last: work piles up, and is done
-after them. A response is the time
-from when a result's newest tuple was read to when its micro-batch was published; what was released while the windows
-were filling is left out, and the run goes on after the last tuple until nothing waits. Rounds repeat all of it with
-other tuples.
+after them. A response is the time from when a result's newest tuple was read to when its micro-batch was published;
+what was released while the windows were filling is left out, and the run goes on after the last tuple until nothing
+waits. Rounds repeat all of it with other tuples.
 
 Writes ``scheduling.json``, ``scheduling.md`` and ``scheduling.png``. Targets are reported, met or missed.
 """
@@ -44,10 +43,11 @@ COLOURS = {"lwo": "#8a8f98", "swf": "#c2571a", "mqt": "#1b7f79"}
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the pipeline is given. ``share``: of the budget, what the average load takes."""
+    """What the pipeline is given. ``keys``: the paper's selectivity of 0.002; ``share``: the average load against the
+    budget."""
 
     rate: int = 400
-    keys: int = 200
+    keys: int = 500
     burst: float = 5.0
     share: float = 1.3
     trigger_s: float = 2.0
