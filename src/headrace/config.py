@@ -95,6 +95,17 @@ def parse_sink_name(text: str) -> str:
     return text
 
 
+def _time_or_count(text: str, unit: str) -> tuple[int | None, int | None]:
+    """A duration in microseconds, or a number of things (the unit may be left out); neither: it is not one of them."""
+    match = re.fullmatch(rf"\s*(\d+)\s*(?:{unit}s?)?\s*", text, re.IGNORECASE)
+    if match:
+        return None, int(match.group(1))
+    try:
+        return parse_duration(text), None
+    except SettingError:
+        return None, None
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What a micro-batch may spend: a time or a number of probes, one of them."""
@@ -114,14 +125,10 @@ def parse_budget(text: str) -> Budget | None:
     """
     if text.strip().lower() == "none":
         return None
-    match = re.fullmatch(r"\s*(\d+)\s*(?:probes?)?\s*", text, re.IGNORECASE)
-    try:
-        budget = Budget(probes=int(match.group(1))) if match else Budget(time_us=parse_duration(text))
-    except SettingError:
-        budget = Budget(time_us=0)
-    if not (budget.probes or budget.time_us):
+    time_us, probes = _time_or_count(text, "probe")
+    if not (time_us or probes):
         raise SettingError(f"{text!r} is not a budget: write a time, such as '400 ms', a number of probes, or none")
-    return budget
+    return Budget(time_us, probes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +150,10 @@ def parse_block(text: str) -> BlockSize | None:
     """
     if text.strip().lower() == "none":
         return None
-    match = re.fullmatch(r"\s*(\d+)\s*(?:rows?)?\s*", text, re.IGNORECASE)
-    try:
-        size = BlockSize(rows=int(match.group(1))) if match else BlockSize(span_us=parse_duration(text))
-    except SettingError:
-        size = BlockSize(span_us=0)
-    if not (size.rows or size.span_us):
+    span_us, rows = _time_or_count(text, "row")
+    if not (span_us or rows):
         raise SettingError(f"{text!r} is no size of blocks: write a time, such as '100 ms', a number of rows, or none")
-    return size
+    return BlockSize(span_us, rows)
 
 
 def _setting(default: Any, parse: Callable[[str], Any], text: str, show: Callable[[Any], str] = str) -> Any:
