@@ -18,7 +18,20 @@ sets of processes would be started, each with all imports, where one serves both
 
 def warm_up(spark: SparkSession, workers: int) -> None:
     """Begins it and returns at once."""
-    threading.Thread(target=_start_workers, args=(spark, workers), name="headrace-warm-up", daemon=True).start()
+    threading.Thread(target=_warm_up, args=(spark, workers), name="headrace-warm-up", daemon=True).start()
+
+
+def _warm_up(spark: SparkSession, workers: int) -> None:
+    _load_state_store(spark)
+    _start_workers(spark, workers)
+
+
+def _load_state_store(spark: SparkSession) -> None:
+    """The state store's native library is unpacked and loaded now, not in the first micro-batch's task."""
+    try:
+        spark._jvm.org.rocksdb.RocksDB.loadLibrary()
+    except Py4JError:
+        return  # the session was stopped meanwhile; the first micro-batch loads it, and says what is wrong
 
 
 def _start_workers(spark: SparkSession, workers: int) -> None:
