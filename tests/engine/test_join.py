@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine import join
-from headrace.engine.join import Block, Matches, Reach, Sides, Space, count_pairs, make_block, scan
+from headrace.engine.join import Sides, count_pairs, scan
 from headrace.engine.matching import compared_ranges, key_ranges
-from headrace.engine.segments import KEY, PLACE, SEEN, Layout, Segment
+from headrace.engine.segments import KEY, PLACE, Layout, Segment, seen_column
+from headrace.engine.spaces import Block, Matches, Reach, Space, make_block
 from headrace.engine.waiting import Released
 from headrace.engine.window import Collected, Serial, WindowStore
 from headrace.plan.queries import Measure
@@ -48,10 +49,11 @@ class Inputs:
 
     def block(self, *blocks: Rows) -> Block:
         released = [self._released(side, rows) if rows else None for side, rows in enumerate(blocks)]
-        return make_block(released, [LAYOUT] * len(blocks))
+        return make_block(released, [LAYOUT] * len(blocks), range(len(blocks)))
 
     def seen_by(self, block: Block, *, is_resumed: bool = False) -> Sides:
-        shared = [Space(store.runs, new, "ts") for store, new in zip(self.stores, block.inputs, strict=True)]
+        pairs = zip(self.stores, block.inputs, strict=True)
+        shared = [Space(store.runs, new, LAYOUT, index) for index, (store, new) in enumerate(pairs)]
         return Sides((shared[0], shared[-1]), is_resumed=is_resumed)
 
     def hold(self, block: Block) -> None:
@@ -73,8 +75,8 @@ class Inputs:
 
 
 def pairs(sides: Sides, found: Matches) -> list[Pair]:
-    left = sides.spaces[0].column("id", pa.int64(), found.left).to_pylist()
-    right = sides.spaces[1].column("id", pa.int64(), found.right).to_pylist()
+    left = sides.spaces[0].column("id", pa.int64(), found.sides[0]).to_pylist()
+    right = sides.spaces[1].column("id", pa.int64(), found.sides[1]).to_pylist()
     return list(zip(left, right, strict=True))
 
 
@@ -151,17 +153,17 @@ def test_windows_of_rows_are_cut_by_places_in_the_whole_stream() -> None:
     assert new is not None
     held = replace(store.runs[0], segment=_placed(store.runs[0].segment, [0, 1, 3, 2], [0] * 4))
     probe = replace(new, segment=_placed(new.segment, [0], [4]))
-    sides = Sides((Space([held], None, "ts"), Space([], probe, "ts")), IN_ROWS)
+    sides = Sides((Space([held], None, LAYOUT), Space([], probe, LAYOUT, 1)), IN_ROWS)
     assert scanned(sides, Reach((2, 2))) == [(3, 0)]
     assert scanned(sides, Reach((4, 4))) == [(0, 0), (1, 0), (3, 0)]
     assert [found.tolist() for found in count_pairs(sides, [(1, 1), (3, 3), (4, 4)])] == [[1], [2], [3]]
     (found,) = scan(sides, Reach((4, 4)))
-    assert found.with_ages(sides).ages.tolist() == [4, 3, 1]  # type: ignore[union-attr]
+    assert found.with_ages(sides.spaces, sides.measures, by_side=False).ages.tolist() == [4, 3, 1]  # type: ignore[union-attr]
 
 
 def _placed(segment: Segment, places: list[int], seen: list[int]) -> Segment:
     placed = segment.batch.append_column(PLACE, pa.array(places, pa.int64()))
-    return replace(segment, batch=placed.append_column(SEEN, pa.array(seen, pa.int64())))
+    return replace(segment, batch=placed.append_column(seen_column(0), pa.array(seen, pa.int64())))
 
 
 # --- any blocks

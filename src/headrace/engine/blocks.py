@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.events import DropSegment, Effect, KeepSegment
-from headrace.engine.join import Block, NewRows
 from headrace.engine.keys import Int64s
 from headrace.engine.segments import content_name, pack_batch
+from headrace.engine.spaces import Block, NewRows
 from headrace.engine.window import Serial
 from headrace.plan.sharing import Sizes
 
@@ -78,9 +78,9 @@ class PendingBlock:
         """The oldest tuple of an input that may still scan."""
         return min((new.segment.min_us for new in self._scanning(index)), default=None)
 
-    def least_seen(self, index: int) -> int | None:
-        """The fewest tuples of the other side that one of an input's tuples has before it."""
-        return min((new.segment.least_seen for new in self._scanning(index)), default=None)
+    def least_seen(self, index: int, probed: int) -> int | None:
+        """The fewest tuples of a probed input that one of an input's tuples has before it."""
+        return min((new.segment.least_seen(probed) for new in self._scanning(index)), default=None)
 
     def _scanning(self, index: int) -> list[NewRows]:
         new = [] if self.is_scanned else [block.inputs[index] for block in self.rounds]

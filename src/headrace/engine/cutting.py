@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from headrace.engine.join import total_order
 from headrace.engine.keys import Int64s
+from headrace.engine.spaces import total_order
 from headrace.engine.waiting import Released
 
 MOST_BLOCKS = 64
@@ -79,18 +79,19 @@ class Heard:
         return due
 
 
-def split_rows(released: Sequence[Released | None], rows: int) -> list[list[Released | None]]:
+def split_rows(released: Sequence[Released | None], positions: Sequence[int], rows: int) -> list[list[Released | None]]:
     """A release as several of at most so many tuples, in the total order (the inputs are in catalog order)."""
     given = [one for one in released if one is not None]
+    places = [place for one, place in zip(released, positions, strict=True) if one is not None]
     total = sum(len(one.ts_us) for one in given)
     if total <= rows:
         return [list(released)]
     of_input = np.repeat(np.arange(len(given)), [len(one.ts_us) for one in given])
-    ordered = of_input[total_order(given)]
+    ordered = of_input[total_order(given, places)]
     return [list(_spread(released, one)) for one in _cut_at(given, ordered, range(rows, total, rows))]
 
 
-def stretches(released: Sequence[Sequence[Released]]) -> list[list[Released | None]]:
+def stretches(released: Sequence[Sequence[Released]], positions: Sequence[int]) -> list[list[Released | None]]:
     """What each input released, as stretches of the total order in each of which an input's rows were collected in one
     way: as many as that changes, mostly one."""
     if all(len(ways) <= 1 for ways in released):
@@ -99,7 +100,7 @@ def stretches(released: Sequence[Sequence[Released]]) -> list[list[Released | No
     inputs = [(number, way) for number, ways in enumerate(released) for way in ways]
     parts = [way for _, way in inputs]
     sizes = [len(way.ts_us) for way in parts]
-    order = total_order(parts)
+    order = total_order(parts, [positions[number] for number, _ in inputs])
     ordered = np.repeat(np.arange(len(parts)), sizes)[order]
     of_input = np.repeat([number for number, _ in inputs], sizes)[order]
     cuts = set()

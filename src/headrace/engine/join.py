@@ -1,4 +1,4 @@
-"""The shared window join of one group in one shard: new tuples against held ones, in the total order of semantics.
+"""The shared window join of two sides on a key: new tuples against held ones, in the total order of semantics.
 
       side 0   held runs  |-----r1-----|--r2--|-r3-|  new  a1   a2 a3        each new tuple probes the other side's
       side 1   held runs  |---r1---|----r2----|-r3-|  new    b1   b2         held runs, and its new tuples before it
@@ -8,171 +8,24 @@ are contiguous, oldest run first, so results come out in order without being sor
 self-joins (a tuple is newest in two roles; where the two roles have different keys, tuples bring their numbers) and
 tuples that come when newer ones have been processed already (a run that goes on after its input had ended).
 
-Owns: :class:`Block`, :class:`Space`, ``scan``. Cost: O(new tuples x runs x log run) plus O(matches); a slice of about
+Owns: :class:`Sides`, ``scan``. Cost: O(new tuples x runs x log run) plus O(matches); a slice of about
 ``SLICE_MATCHES`` matches at a time, so that memory does not follow the number of results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import bisect_within, expand_ranges, key_ranges, narrow_type
-from headrace.engine.segments import NUMBER, PLACE, SEEN, Layout, Segment, build_segment, int64s_of
-from headrace.engine.waiting import Released
-from headrace.engine.window import Collected, Run
+from headrace.engine.spaces import KeySearch, Matches, NewRows, Reach, Space
+from headrace.engine.window import Run
 from headrace.plan.queries import Measure
 
 SLICE_MATCHES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class NewRows:
-    """A block's tuples of one input, sorted by key; ``ranks`` are their places in the block's total order."""
-
-    segment: Segment
-    ranks: Int64s
-    collected: Collected
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The tuples a group takes in together. ``arrived_us`` by rank."""
-
-    inputs: tuple[NewRows | None, ...]
-    arrived_us: Int64s
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Results as addresses into the two sides' spaces, in order; ``probe`` is the rank of the tuple that found each,
-    ``from_left`` whether its newest is the left one, ``ages`` (where windows differ) how far behind it the other is."""
-
-    left: Int64s
-    right: Int64s
-    probe: Int64s
-    from_left: np.ndarray
-    ages: Int64s | None = None
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    def where(self, keep: np.ndarray | slice) -> Matches:
-        """The results that a mask, an order of positions or a slice picks."""
-        ages = None if self.ages is None else self.ages[keep]
-        return Matches(self.left[keep], self.right[keep], self.probe[keep], self.from_left[keep], ages)
-
-    def with_ages(self, sides: Sides) -> Matches:
-        left, right = sides.spaces
-        if sides.measures == (Measure.TIME, Measure.TIME):
-            return replace(self, ages=np.abs(left.times(self.left) - right.times(self.right)))
-        behind = [left.behind(self.left, right, self.right, sides.measures[1])]
-        behind.append(right.behind(self.right, left, self.left, sides.measures[0]))
-        return replace(self, ages=np.where(self.from_left, behind[0], behind[1]))
-
-
-def make_block(released: Sequence[Released | None], layouts: Sequence[Layout]) -> Block:
-    """A block of one release of each input. Inputs are in catalog order: the earlier wins ties."""
-    parts = [one for one in released if one is not None]
-    arrived_us = np.concatenate([one.arrived_us for one in parts])
-    order = total_order(parts)
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.arange(len(order))
-    inputs: list[NewRows | None] = []
-    offset = 0
-    for one, layout in zip(released, layouts, strict=True):
-        if one is None:
-            inputs.append(None)
-            continue
-        segment, by_key = build_segment(one.batch, layout)
-        inputs.append(NewRows(segment, ranks[offset : offset + segment.rows][by_key], one.collected))
-        offset += segment.rows
-    return Block(tuple(inputs), arrived_us[order])
-
-
-def total_order(parts: Sequence[Released]) -> Int64s:
-    """The rows by time, ties as the inputs are given; of one stream's two inputs, as the tuples came, and a tuple after
-    itself as right: it meets itself as left."""
-    ts_us = np.concatenate([one.ts_us for one in parts])
-    if not all(NUMBER in one.batch.schema.names for one in parts):
-        return np.argsort(ts_us, kind="stable")
-    numbers = np.concatenate([int64s_of(one.batch, NUMBER) for one in parts])
-    of_input = np.repeat(np.arange(len(parts)), [len(one.ts_us) for one in parts])
-    return np.lexsort((-of_input, numbers, ts_us))
-
-
-class Space:
-    """One side's rows, held and new, under one address each: run after run, the new tuples last."""
-
-    def __init__(self, runs: Sequence[Run], new: NewRows | None, time: str) -> None:
-        self.runs = tuple(runs)
-        self.new = new
-        self._time = time
-        segments = [run.segment for run in runs] + ([new.segment] if new else [])
-        self._batches = [segment.batch for segment in segments]
-        self.bases = np.cumsum([0] + [segment.rows for segment in segments])
-
-    @property
-    def new_base(self) -> int:
-        return int(self.bases[len(self.runs)])
-
-    def column(self, name: str, kind: pa.DataType, addresses: Int64s) -> pa.Array:
-        """The values of a column at these addresses; null where tuples were kept without it."""
-        chunks = [_column_or_nulls(batch, name, kind) for batch in self._batches]
-        if len(chunks) == 1:
-            return chunks[0].take(pa.array(addresses))
-        taken = pa.chunked_array(chunks, kind).take(pa.array(addresses))
-        return taken.chunk(0) if taken.num_chunks == 1 else taken.combine_chunks()
-
-    def behind(self, probes: Int64s, other: Space, partners: Int64s, measure: Measure) -> Int64s:
-        """How far these partners are behind these probes, on the clock of the partners' side."""
-        behind: Int64s
-        if measure is Measure.TIME:
-            behind = np.abs(self.times(probes) - other.times(partners))
-        else:
-            seen = self.column(SEEN, pa.int64(), probes).to_numpy()
-            behind = seen - other.column(PLACE, pa.int64(), partners).to_numpy()
-        return behind
-
-    def times(self, addresses: Int64s) -> Int64s:
-        values: Int64s = self.column(self._time, pa.timestamp("us", "UTC"), addresses).cast(pa.int64()).to_numpy()
-        return values
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether the rows have their places in the arrival order with them."""
-        return any(NUMBER in batch.schema.names for batch in self._batches)
-
-    def numbers(self, addresses: Int64s) -> Int64s:
-        """What tells rows at one time apart: their numbers, or else their addresses, which rise with arrival within a
-        key."""
-        if not self.is_numbered:
-            return addresses
-        values: Int64s = self.column(NUMBER, pa.int64(), addresses).to_numpy()
-        return values
-
-    @property
-    def collections(self) -> tuple[Collected, ...]:
-        """How the rows of each run, and the new ones, were collected."""
-        return (*(run.collected for run in self.runs), *((self.new.collected,) if self.new else ()))
-
-    def which(self, addresses: Int64s) -> Int64s:
-        """The run each address is in, counted as in ``collections``."""
-        return np.searchsorted(self.bases, addresses, side="right") - 1
-
-
-def _column_or_nulls(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-    index = batch.schema.get_field_index(name)
-    return batch.column(index) if index >= 0 else pa.nulls(batch.num_rows, kind)
-
-
-KeySearch: TypeAlias = Callable[[Int64s, Int64s], tuple[Int64s, Int64s]]
-"""How the rows with each probe's key are found: by the index, or by looking at every row (``matching``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +43,15 @@ class Sides:
         """Whether both sides are the same rows."""
         return self.spaces[0] is self.spaces[1]
 
+    @property
+    def is_late(self) -> bool:
+        return comes_late(self)
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How far back a scan looks into each side: partners older than ``after`` (None: from the probe itself) up to
-    ``upto``."""
+    def scan(self, reach: Reach) -> Iterator[Matches]:
+        return scan(self, reach)
 
-    upto: tuple[int, ...]
-    after: tuple[int, ...] | None = None
+    def counts(self, windows: Sequence[tuple[int, ...]]) -> list[Int64s]:
+        return count_pairs(self, windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +134,7 @@ def _key_matches(sides: Sides, side: int) -> Iterator[KeyMatches]:
     self-join a tuple meets itself once: as left, and only in a window of time, which has no tuple before itself."""
     new, probed, measure = sides.spaces[side].new, sides.spaces[1 - side], sides.measures[1 - side]
     assert new is not None
-    keys, probes = new.segment.keys, new.segment.probe_clock(measure)
+    keys, probes = new.segment.keys, new.segment.probe_clock(measure, probed.input)
     in_time = measure is Measure.TIME
     for run in probed.runs:
         clock = run.segment.clock(measure)
@@ -347,7 +201,7 @@ def _in_order(roles: Sequence[Ranges]) -> Iterator[Matches]:
         mine = np.repeat(own[probes].astype(narrow), times)
         left_found = np.repeat(is_left[probes], times)
         left, right = np.where(left_found, mine, partner), np.where(left_found, partner, mine)
-        yield Matches(left, right, np.repeat(ranks[probes].astype(narrow), times), left_found)
+        yield Matches((left, right), np.repeat(ranks[probes].astype(narrow), times), 1 - left_found.astype(np.int8))
 
 
 def _padded(matrix: Int64s, width: int) -> Int64s:
@@ -373,25 +227,26 @@ def _all_matches(roles: Sequence[Ranges]) -> Matches:
         partner = expand_ranges(role.starts.ravel(), role.lengths.ravel())
         probe = np.repeat(np.arange(len(role.own)), role.lengths.sum(axis=1))
         pair = (role.own[probe], partner)
-        found.append((pair[side], pair[1 - side], role.ranks[probe], np.full(len(probe), side == 0)))
-    return Matches(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        found.append((pair[side], pair[1 - side], role.ranks[probe], np.full(len(probe), side, dtype=np.int8)))
+    left, right, ranks, newest = (np.concatenate(column) for column in zip(*found, strict=True))
+    return Matches((left, right), ranks, newest)
 
 
 def _by_rank(matches: Matches) -> Matches:
     """A self-join's order: the probe is the newest; partners share its key, so their addresses are in place order."""
-    older = np.minimum(matches.left, matches.right)
-    return matches.where(np.lexsort((matches.left, older, matches.probe)))
+    left, right = matches.sides
+    return matches.where(np.lexsort((left, np.minimum(left, right), matches.probe)))
 
 
 def _by_places(sides: Sides, matches: Matches) -> Matches:
     """The order where a probe need not be the newest: by the newest tuple's place, the other's, then the left one's."""
     spaces = sides.spaces
-    left_us, right_us = spaces[0].times(matches.left), spaces[1].times(matches.right)
-    left, right = spaces[0].numbers(matches.left), spaces[1].numbers(matches.right)
+    left_us, right_us = (space.times(some) for space, some in zip(spaces, matches.sides, strict=True))
+    left, right = (space.numbers(some) for space, some in zip(spaces, matches.sides, strict=True))
     one_stream = sides.is_self or spaces[0].is_numbered or spaces[1].is_numbered
     is_left = (left_us > right_us) | ((left_us == right_us) & (left > right) & one_stream)
     newest, other = np.where(is_left, left, right), np.where(is_left, right, left)
     oldest_us, newest_us = np.minimum(left_us, right_us), np.maximum(left_us, right_us)
     order = np.lexsort((is_left, other, oldest_us, newest, ~is_left & (not one_stream), newest_us))
     in_time = Measure.ROWS not in sides.measures
-    return replace(matches, from_left=is_left if in_time else matches.from_left).where(order)
+    return replace(matches, newest=1 - is_left.astype(np.int8) if in_time else matches.newest).where(order)

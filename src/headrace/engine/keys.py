@@ -1,7 +1,8 @@
 """Join keys as 64-bit numbers, and the shard a number belongs to.
 
 Owns: ``encode_keys`` (columns to int64) and ``shard_of``. A single number, time or flag is its own key; strings,
-decimals and several columns are hashed, and matches of hashed keys are compared once more by value.
+decimals and several columns are hashed, and matches of hashed keys are compared once more by value. What is searched by
+ranges becomes a number that sorts as the value does.
 Invariants: equal SQL values give equal numbers on every machine and in every version that reads a checkpoint; inputs
 hold no nulls (a null key matches nothing and is dropped before). Cost: a few vector passes over the bytes of the keys.
 """
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.plan.sharing import KeyForm
+from headrace.plan.joingraph import KeyForm
 
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
@@ -28,6 +29,8 @@ def encode_keys(columns: Sequence[pa.Array], form: KeyForm) -> Int64s:
     """One number a row; equal keys have equal numbers."""
     if form is KeyForm.EXACT:
         return _exact(columns[0])
+    if form is KeyForm.ORDERED:
+        return _ordered(columns[0])
     mixed = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
         mixed = mix(mixed * _GOLDEN + _hash(column))
@@ -58,6 +61,14 @@ def _exact(column: pa.Array) -> Int64s:
         column = column.cast(pa.int8())
     numbers: Int64s = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return numbers
+
+
+def _ordered(column: pa.Array) -> Int64s:
+    """Numbers that compare as the values do; NaN is above all."""
+    numbers = _exact(column)
+    if not pa.types.is_floating(column.type):
+        return numbers
+    return numbers ^ ((numbers >> 63) & np.int64(2**63 - 1))
 
 
 def _float_bits(column: pa.Array) -> Int64s:

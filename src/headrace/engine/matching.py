@@ -43,8 +43,9 @@ def compared_ranges(keys: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
     return low, high
 
 
-def bisect_within(values: Int64s, low: Int64s, high: Int64s, bounds: Int64s) -> Int64s:
-    """For each range [low, high) of ascending values, the first position whose value is at least the bound.
+def bisect_within(values: Int64s, low: Int64s, high: Int64s, bounds: Int64s, rows: np.ndarray | None = None) -> Int64s:
+    """For each range [low, high) of ascending values, the first position whose value is at least the bound; with
+    ``rows``, positions are places in that list of rows.
 
     >>> bisect_within(np.array([1, 4, 8, 2, 5]), np.array([0, 3]), np.array([3, 5]), np.array([4, 6]))
     array([1, 5])
@@ -53,7 +54,7 @@ def bisect_within(values: Int64s, low: Int64s, high: Int64s, bounds: Int64s) -> 
     active = np.flatnonzero(low < high)
     while active.size:
         middle = (low[active] + high[active]) >> 1
-        right = values[middle] < bounds[active]
+        right = values[middle if rows is None else rows[middle]] < bounds[active]
         low[active[right]] = middle[right] + 1
         high[active[~right]] = middle[~right]
         active = active[low[active] < high[active]]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,21 +25,10 @@ from headrace.engine.budget import ProbeBudget
 from headrace.engine.checking import serves
 from headrace.engine.cutting import BlockCut, Heard, boundaries, split_rows, stretches
 from headrace.engine.events import Effect, EmitCount, EmitRows
-from headrace.engine.join import (
-    Block,
-    KeySearch,
-    Matches,
-    NewRows,
-    Reach,
-    Sides,
-    Space,
-    comes_late,
-    count_pairs,
-    make_block,
-    scan,
-)
+from headrace.engine.join import Sides
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import key_ranges
+from headrace.engine.multiway import MultiJoin
 from headrace.engine.output import (
     Cut,
     Emission,
@@ -51,13 +41,15 @@ from headrace.engine.output import (
 )
 from headrace.engine.policy import JoinPolicy, LargestWindowOnly, ScanLevel, Turn, policy_for
 from headrace.engine.releasing import released_from, still_held
-from headrace.engine.segments import KEY, PLACE, SEEN, Layout, Segment, int64s_of
+from headrace.engine.segments import KEY, PLACE, Layout, Segment, int64s_of, seen_column
+from headrace.engine.spaces import Block, KeySearch, Matches, NewRows, Reach, Space, make_block
 from headrace.engine.waiting import Counted, Released, WaitingRows
 from headrace.engine.window import Collected, Serial, WindowStore
 from headrace.model import QueryId, TypeKind
-from headrace.plan.expressions import ColumnRef
+from headrace.plan.expressions import ColumnRef, Expression
+from headrace.plan.joingraph import KeyForm
 from headrace.plan.queries import Measure
-from headrace.plan.sharing import Delivery, Group, Input, KeyForm, Member, Sizes, expression_text
+from headrace.plan.sharing import Delivery, Group, Input, Member, Sizes, expression_text
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,12 +64,20 @@ END_OF_TIME = Place(2**63 - 1, 2**31)
 
 
 def layout_of(input: Input, key_form: KeyForm) -> Layout:
+    """Where an input's rows have their time and keys."""
+    if input.indexes:
+        first = input.indexes[0]
+        return Layout(input.time, _number_column(first.keys, first.form), len(input.indexes) - 1)
+    return Layout(input.time, _number_column(input.keys, key_form))
+
+
+def _number_column(keys: Sequence[Expression], form: KeyForm) -> str:
     """A BIGINT or TIMESTAMP column that is the key serves as the key's number, in batches that carry it anyway."""
-    if key_form is KeyForm.EXACT and len(input.keys) == 1:
-        (key,) = input.keys
+    if form is not KeyForm.HASHED and len(keys) == 1:
+        (key,) = keys
         if isinstance(key, ColumnRef) and key.type.kind in (TypeKind.BIGINT, TypeKind.TIMESTAMP):
-            return Layout(input.time, key.name)
-    return Layout(input.time, KEY)
+            return key.name
+    return KEY
 
 
 @dataclass(slots=True)
@@ -115,6 +115,11 @@ class OperatorOptions:
     policy: type[JoinPolicy] = LargestWindowOnly
     find: KeySearch = key_ranges
     block: BlockCut = field(default_factory=BlockCut)
+    orders: Mapping[str, Orders] = field(default_factory=dict)
+    """By group, the order of the sides for new tuples of each; a group without: as the plan has them."""
+
+
+Orders: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class GroupOperator:
@@ -192,45 +197,55 @@ class GroupOperator:
     def _blocks_upto(self, place: Place) -> list[list[Block]]:
         """What is due there, as one block or several, each in as many rounds as the way of collecting changes."""
         released, counted = zip(*(state.release(place) for state in self.inputs), strict=True)
-        rounds = [self._with_seen(one, counted) for one in stretches(released)]
+        positions = [state.position for state in self.inputs]
+        rounds = [self._with_seen(one, counted) for one in stretches(released, positions)]
         layouts = [state.window.layout for state in self.inputs]
         rows = self._options.block.rows
-        if rows is not None and len(rounds) == 1 and not self.group.numbers_tuples:
-            pieces = split_rows(rounds[0], rows)
-            return [[make_block(piece, layouts)] for piece in pieces]
-        return [[make_block(one, layouts) for one in rounds]]
+        if rows is not None and len(rounds) == 1 and len(set(positions)) == len(positions):
+            pieces = split_rows(rounds[0], positions, rows)
+            return [[make_block(piece, layouts, positions)] for piece in pieces]
+        return [[make_block(one, layouts, positions) for one in rounds]]
 
     def _with_seen(self, released: Sequence[Released | None], counted: Sequence[Counted]) -> list[Released | None]:
-        """The rows of a round, each with how many tuples of the other side's stream are before it, where it matters."""
-        found: list[Released | None] = []
-        for index, one in enumerate(released):
-            side = self.group.sides.index(index)
-            other = self.group.sides[1 - side]
-            if one is None or not self.group.counts_rows[other]:
-                found.append(one)
+        """The rows of a round, each with how many tuples of another side's stream are before it, where it matters."""
+        found = list(released)
+        for index, state in enumerate(self.inputs):
+            one = found[index]
+            if one is None:
                 continue
-            if self.inputs[other].input.stream == self.inputs[index].input.stream:
-                seen = int64s_of(one.batch, PLACE)
-            else:
-                first_at_tie = self.inputs[other].position < self.inputs[index].position
-                seen = counted[other].seen(one.ts_us, first_at_tie=first_at_tie)
-            found.append(replace(one, batch=one.batch.append_column(SEEN, pa.array(seen))))
+            for other in (other for other in self._others(index) if self.group.counts_rows[other]):
+                if self.inputs[other].input.stream == state.input.stream:
+                    seen = int64s_of(one.batch, PLACE)
+                else:
+                    first_at_tie = self.inputs[other].position < state.position
+                    seen = counted[other].seen(one.ts_us, first_at_tie=first_at_tie)
+                one = replace(one, batch=one.batch.append_column(seen_column(other), pa.array(seen)))
+            found[index] = one
         return found
+
+    def _others(self, index: int) -> list[int]:
+        """The inputs that an input's new tuples probe; of a self-join on one key, itself."""
+        others = [other for other in range(len(self.inputs)) if other != index]
+        return others or [index]
 
     def _is_whole(self, rounds: Sequence[Block]) -> bool:
         """Whether a block's results are only in order when it is scanned at once."""
+        joins = (self._join(block) for block in rounds)
+        if self.group.graph is not None:
+            ordered = Cut.WINDOWS in (cut_for(one, self._options.cut) for one in self._delivery.values())
+            return len(rounds) > 1 or (ordered and len(self.windows) > 1) or any(join.is_late for join in joins)
         uneven = self.group.sides == (0, 0) and any(sizes[0] != sizes[1] for sizes in self.windows)
         mixed = self.group.sides == (0, 0) and len(set(self.group.measures)) > 1
         if len(rounds) > 1 or self.group.numbers_tuples or uneven or mixed:
             return True
-        return any(comes_late(self._sides(block)) for block in rounds)
+        return any(join.is_late for join in joins)
 
     def _select(self, released: Released) -> Iterator[Emission]:
         """A single stream's rows, filtered and projected."""
         rows = np.arange(len(released.ts_us))
         new = NewRows(Segment(released.batch, rows, released.ts_us), rows, released.collected)
-        spaces = (Space((), new, self.inputs[0].input.time),)
-        matches = Matches(rows, rows, rows, np.ones(len(rows), dtype=bool))
+        spaces = (Space((), new, Layout(self.inputs[0].input.time)),)
+        matches = Matches((rows,), rows, np.zeros(len(rows), dtype=np.int8))
         yield from self._outputs.emissions(matches, spaces, released.arrived_us, self._options.cut)
 
     # --- turns
@@ -300,12 +315,12 @@ class GroupOperator:
         """A new block through all windows at once: nothing need be held."""
         reach = Reach(reach_of(self.windows))
         for one in block.rounds:
-            sides = self._sides(one)
-            if self._only_counts(sides.spaces) and not (self._is_uneven and comes_late(sides)):
-                yield from self._count(one, sides)
+            join = self._join(one)
+            if self._only_counts(join) and not (self._is_uneven and join.is_late):
+                yield from self._count(one, join)
             else:
-                for matches in self._matches(sides, reach):
-                    yield from self._outputs.emissions(matches, sides.spaces, one.arrived_us, self._options.cut)
+                for matches in self._matches(join, reach):
+                    yield from self._outputs.emissions(matches, join.spaces, one.arrived_us, self._options.cut)
             if len(block.rounds) > 1:
                 self._insert_round(one)
 
@@ -315,10 +330,10 @@ class GroupOperator:
             return
         upto = reach_of([member.sizes for member in served]) if block.whole else reach
         for number, one in enumerate(block.rounds):
-            sides = self._sides(one, is_resumed=block.done is not None)
+            join = self._join(one, is_resumed=block.done is not None)
             first = 0 if block.whole else None
-            for matches in self._matches(sides, Reach(upto, block.done)):
-                for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, first):
+            for matches in self._matches(join, Reach(upto, block.done)):
+                for held in self._outputs.hold(matches, join.spaces, one.arrived_us, first):
                     held.round = number
                     yield held
                 first = None if first is None else first + len(matches)
@@ -338,20 +353,34 @@ class GroupOperator:
             yield from _apart(emissions) if cut is Cut.BANDS else emissions
         block.held = [*still_held(fresh, later), *block.held]
 
-    def _matches(self, sides: Sides, reach: Reach) -> Iterator[Matches]:
-        for found in scan(sides, reach):
-            matches = filtered(found, sides.spaces, self.group.verified)
-            yield matches.with_ages(sides) if len(self.windows) > 1 or self._is_uneven else matches
+    def _matches(self, join: Sides | MultiJoin, reach: Reach) -> Iterator[Matches]:
+        for found in join.scan(reach):
+            matches = filtered(found, join.spaces, self.group.verified)
+            if len(self.windows) > 1 or self._is_uneven:
+                matches = matches.with_ages(join.spaces, self.group.measures, by_side=self._is_uneven)
+            yield matches
 
     @property
     def _is_uneven(self) -> bool:
         return any(len(set(sizes)) > 1 for sizes in self.windows)
 
-    def _sides(self, block: Block, *, is_resumed: bool = False) -> Sides:
-        held = zip(self.inputs, block.inputs, strict=True)
-        shared = [Space(state.window.runs, new, state.input.time) for state, new in held]
-        spaces = (shared[self.group.sides[0]], shared[self.group.sides[1]])
-        return Sides(spaces, (self.group.measures[0], self.group.measures[1]), self._options.find, is_resumed)
+    def _join(self, block: Block, *, is_resumed: bool = False) -> Sides | MultiJoin:
+        """The sides as a block meets them."""
+        shared = [
+            Space(state.window.runs, new, state.window.layout, index, state.position)
+            for index, (state, new) in enumerate(zip(self.inputs, block.inputs, strict=True))
+        ]
+        spaces = tuple(shared[index] for index in self.group.sides)
+        measures, find = self.group.measures, self._options.find
+        if self.group.graph is not None:
+            return MultiJoin(spaces, measures, self.group.graph, self._orders, find, is_resumed)
+        return Sides((spaces[0], spaces[1]), (measures[0], measures[1]), find, is_resumed)
+
+    @cached_property
+    def _orders(self) -> Orders:
+        sides = range(len(self.group.sides))
+        asis = tuple((origin, *(side for side in sides if side != origin)) for origin in sides)
+        return self._options.orders.get(self.group.signature, asis)
 
     def _insert(self, block: PendingBlock) -> None:
         """Lets later blocks find this one's rows."""
@@ -364,20 +393,22 @@ class GroupOperator:
                 state.window.insert(new.segment, new.collected)
                 state.window.compact()
 
-    def _only_counts(self, spaces: tuple[Space, Space]) -> bool:
+    def _only_counts(self, join: Sides | MultiJoin) -> bool:
         """Whether lengths of ranges are all that is asked for."""
+        if isinstance(join, MultiJoin) and (not join.can_count or join.is_late):
+            return False
         counted = all(cls.delivery is Delivery.COUNT and not cls.filters for cls in self.group.classes)
         usable = counted and all(
             serves(cls, side, collected) and not cls.unchecked(side, collected.pushed)
             for cls in self.group.classes
-            for side, space in enumerate(spaces)
+            for side, space in enumerate(join.spaces)
             for collected in set(space.collections)
         )
         return usable and not self.group.verified
 
-    def _count(self, block: Block, sides: Sides) -> Iterator[Emission]:
+    def _count(self, block: Block, join: Sides | MultiJoin) -> Iterator[Emission]:
         """Counts each window; a window's count includes the smaller windows'."""
-        for sizes, found in zip(self.windows, count_pairs(sides, self.windows), strict=True):
+        for sizes, found in zip(self.windows, join.counts(self.windows), strict=True):
             queries = tuple(member.query for member in self._members if member.sizes == sizes)
             if found.any():
                 yield EmitCount(queries, int(found.sum()), weighted_arrivals(found, block.arrived_us))
@@ -400,23 +431,26 @@ class GroupOperator:
         role that it has."""
         reach = reach_of(self.windows)
         for index, state in enumerate(self.inputs):
+            others = self._others(index)
             cutoffs: list[tuple[int | None, int | None]] = []
             for side in (side for side, used in enumerate(self.group.sides) if used == index):
-                other = self.group.sides[1 - side]
-                if self.group.measures[side] is Measure.TIME:
-                    oldest_us = _least(
-                        reached_us[other],
-                        self.inputs[other].waiting.first_us,
-                        *(block.oldest_us(other) for block in self.pending),
-                    )
-                    cutoffs.append((None if reached_us[other] is None else oldest_us - reach[side], None))  # type: ignore[operator]
+                if self.group.measures[side] is Measure.ROWS:
+                    seen = [block.least_seen(other, index) for block in self.pending for other in others]
+                    cutoffs.append((None, _least(state.waiting.counted, *seen) - reach[side]))  # type: ignore[operator]
+                elif all(reached_us[other] is not None for other in others):
+                    oldest_us = _least(*(self._oldest_us(other, reached_us[other]) for other in others))
+                    cutoffs.append((oldest_us - reach[side], None))  # type: ignore[operator]
                 else:
-                    seen = _least(state.waiting.counted, *(block.least_seen(other) for block in self.pending))
-                    cutoffs.append((None, seen - reach[side]))  # type: ignore[operator]
+                    cutoffs.append((None, None))
             if all(cutoff != (None, None) for cutoff in cutoffs):
                 times = [cutoff_us for cutoff_us, _ in cutoffs if cutoff_us is not None]
                 places = [place for _, place in cutoffs if place is not None]
                 state.window.expire_before(min(times, default=None), min(places, default=None))
+
+    def _oldest_us(self, index: int, reached_us: int | None) -> int | None:
+        """The oldest tuple of an input that may still probe."""
+        pending = (block.oldest_us(index) for block in self.pending)
+        return _least(reached_us, self.inputs[index].waiting.first_us, *pending)
 
 
 def _least(*numbers: int | None) -> int | None:

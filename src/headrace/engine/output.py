@@ -12,6 +12,7 @@ Cost: O(matches) for the ages, the filters' columns and indexes; O(results), and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -24,9 +25,9 @@ from headrace.engine.blocks import HeldResults, marked_results
 from headrace.engine.checking import Checks, Combination
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import EmitCount, EmitRows
-from headrace.engine.join import Matches, Space
 from headrace.engine.keys import Int64s
 from headrace.engine.slices import Check, Slice
+from headrace.engine.spaces import Matches, Space, tie_order
 from headrace.model import QueryId
 from headrace.plan.expressions import ColumnRef, Expression
 from headrace.plan.queries import Output
@@ -34,6 +35,8 @@ from headrace.plan.sharing import Delivery, Member, OutputClass, Sizes
 
 Emission = EmitRows | EmitCount
 
+MOST_BANDS = 1 << 10
+"""Combinations of bands, one a side, that are all told apart; of more, only those that occur."""
 MADE_TOGETHER = 1 << 18
 """Rows of a family that are made at once: enough that a class costs little, and memory does not follow the classes."""
 
@@ -70,6 +73,7 @@ class _Class:
     reach: Sizes
     readers: tuple[tuple[Sizes, tuple[QueryId, ...]], ...]
     everyone: tuple[QueryId, ...]
+    ties: tuple[int, ...]
 
     @staticmethod
     def of(number: int, cls: OutputClass) -> _Class:
@@ -77,7 +81,8 @@ class _Class:
         for member in cls.members:
             readers[member.sizes].append(member.query)
         pairs = tuple((sizes, tuple(queries)) for sizes, queries in readers.items())
-        return _Class(number, cls.members, reach_of(cls.windows), pairs, tuple(member.query for member in cls.members))
+        everyone = tuple(member.query for member in cls.members)
+        return _Class(number, cls.members, reach_of(cls.windows), pairs, everyone, cls.ties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +154,19 @@ class GroupOutputs:
         parts = _Parts(matches, spaces, self._checks)
         for family in self._families:
             readers: list[tuple[str, ...]] = []
-            found: list[tuple[Int64s, np.ndarray]] = []
+            found: list[tuple[Int64s, Int64s, np.ndarray]] = []
             for cls in family.classes:
-                positions = parts.passing(cls.number, cls.reach)
+                positions = parts.ordered(cls.ties, parts.passing(cls.number, cls.reach))
                 if len(positions):
                     cells, codes = _cells(cls, parts.whole, positions)
-                    found.append((positions, codes.astype(np.int64) + len(readers)))
+                    places = parts.places(cls.ties)[positions] if cls.ties else positions
+                    found.append((positions, places, codes.astype(np.int64) + len(readers)))
                     readers += [tuple(one.identity for one in cell) for cell in cells]
             if found:
-                positions, codes = (np.concatenate(column) for column in zip(*found, strict=True))
+                positions, places, codes = (np.concatenate(column) for column in zip(*found, strict=True))
                 rows = family.rows(parts.whole.reader(positions), len(positions))
                 probes = matches.probe[positions]
-                ranks = probes if first is None else positions + first
+                ranks = probes if first is None else places + first
                 batch = marked_results(rows, ranks, arrived_us[probes], codes)
                 yield HeldResults(tuple(readers), batch, family.delivery is Delivery.COUNT)
 
@@ -187,6 +193,8 @@ class _Parts:
 
     def __init__(self, matches: Matches, spaces: Sequence[Space], checks: Checks) -> None:
         self.whole = Slice(matches, spaces, checks.conditions, checks.indexed)
+        self._spaces = spaces
+        self._places: dict[tuple[int, ...], Int64s] = {}
         self._parts: list[tuple[Int64s | None, Slice, list[Check | None]]] = []
         kinds = [list(dict.fromkeys(space.collections)) for space in spaces]
         if all(len(one) == 1 for one in kinds):
@@ -195,7 +203,7 @@ class _Parts:
         codes = np.zeros(len(matches), dtype=np.int64)
         for side, space in enumerate(spaces):
             of_run = np.array([kinds[side].index(one) for one in space.collections])
-            codes = codes * len(kinds[side]) + of_run[space.which((matches.left, matches.right)[side])]
+            codes = codes * len(kinds[side]) + of_run[space.which(matches.sides[side])]
         for code in np.unique(codes):
             positions = np.flatnonzero(codes == code)
             places = np.unravel_index(int(code), [len(one) for one in kinds])
@@ -216,23 +224,36 @@ class _Parts:
         together = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
         return np.sort(together)
 
+    def places(self, ties: tuple[int, ...]) -> Int64s:
+        """Each match's place among all, where ties are broken by the sides in this order."""
+        if ties not in self._places:
+            order = tie_order(self.whole.matches, self._spaces, ties)
+            self._places[ties] = np.empty(len(order), dtype=np.int64)
+            self._places[ties][order] = np.arange(len(order))
+        return self._places[ties]
+
+    def ordered(self, ties: tuple[int, ...], positions: Int64s) -> Int64s:
+        """These positions in that order; the matches are in it already where no ties are given."""
+        return positions[np.argsort(self.places(ties)[positions])] if ties and len(positions) else positions
+
 
 def _cuts(cls: _Class, parts: _Parts, cut: Cut) -> Iterator[tuple[tuple[QueryId, ...], Int64s]]:
     """A class's matches, batch by batch, with those who read each."""
-    positions = parts.passing(cls.number, cls.reach)
+    positions = parts.ordered(cls.ties, parts.passing(cls.number, cls.reach))
     ages = parts.whole.matches.ages
     if len(cls.readers) == 1 or ages is None or not len(positions):
         yield cls.everyone, positions
     elif cut is Cut.WINDOWS:
-        mine = ages[positions]
         for sizes, queries in cls.readers:
-            within = mine <= parts.whole.limits(sizes, positions)
+            within = parts.whole.matches.in_window(sizes, positions)
             yield queries, positions if within.all() else positions[within]
     else:
         cells, codes = _cells(cls, parts.whole, positions)
         by_cell = positions[np.argsort(codes, kind="stable")]
         ends = np.cumsum(np.bincount(codes, minlength=len(cells)))
         for members, begin, end in zip(cells, [0, *ends], ends, strict=False):
+            if not members:
+                continue
             yield tuple(member.query for member in members), by_cell[begin:end]
 
 
@@ -240,18 +261,30 @@ def _cells(cls: _Class, matches: Slice, positions: Int64s) -> tuple[list[tuple[M
     """The sets of members that read the same results, and which of them each match is for."""
     if matches.matches.ages is None or len(cls.readers) == 1:
         return [cls.members], np.zeros(len(positions), dtype=np.uint16)
-    ages = matches.matches.ages[positions]
+    ages = np.atleast_2d(matches.matches.ages[..., positions])
+    bands = np.zeros(len(positions), dtype=np.int64)
+    sizes_by_side = [sorted({member.sizes[side] for member in cls.members}) for side in range(len(ages))]
+    for sizes, mine in zip(sizes_by_side, ages, strict=True):
+        band = np.searchsorted(np.asarray(sizes), mine, side="left")
+        bands = bands * len(sizes) + np.minimum(band, len(sizes) - 1)
+    shape = [len(sizes) for sizes in sizes_by_side]
+    found, codes = np.arange(math.prod(shape)), bands
+    if len(found) > MOST_BANDS:
+        found, codes = np.unique(bands, return_inverse=True)
     cells: dict[tuple[Member, ...], int] = {}
-    codes = []
-    for side in (0, 1):
-        sizes = sorted({member.sizes[side] for member in cls.members})
-        readers = [tuple(member for member in cls.members if member.sizes[side] >= size) for size in sizes]
-        cell_of_band = np.array([cells.setdefault(one, len(cells)) for one in readers], dtype=np.uint16)
-        bands = np.searchsorted(np.asarray(sizes), ages, side="left")
-        codes.append(cell_of_band[np.minimum(bands, len(sizes) - 1)])
-        if all(member.sizes[0] == member.sizes[1] for member in cls.members):
-            return list(cells), codes[0]
-    return list(cells), np.where(matches.matches.from_left[positions], codes[1], codes[0])
+    places = np.unravel_index(found, shape)
+    cell_of_band = [
+        cells.setdefault(_readers_of(cls, sizes_by_side, band), len(cells)) for band in zip(*places, strict=True)
+    ]
+    return list(cells), np.asarray(cell_of_band, dtype=np.uint16)[codes]
+
+
+def _readers_of(cls: _Class, sizes_by_side: Sequence[list[int]], band: Sequence[int]) -> tuple[Member, ...]:
+    """Those whose windows hold results that old."""
+    least = [sizes[place] for sizes, place in zip(sizes_by_side, band, strict=True)]
+    return tuple(
+        member for member in cls.members if all(mine >= size for mine, size in zip(member.sizes, least, strict=False))
+    )
 
 
 def _made(
@@ -289,7 +322,7 @@ def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 def column_reader(matches: Matches, spaces: Sequence[Space]) -> Callable[[ColumnRef], pa.Array]:
     """Columns of the matches, each gathered once."""
     gathered: dict[tuple[int, str], pa.Array] = {}
-    addresses = (matches.left, matches.right)
+    addresses = matches.sides
 
     def column(ref: ColumnRef) -> pa.Array:
         place = (ref.source, ref.name)

@@ -5,14 +5,16 @@
                        +-- the newest event time --> ProgressMade, one a chunk and shard
 
 Owns: :class:`Packer` and the envelope, the only thing that crosses the shuffle. A chunk is a stretch of rows with one
-place in the stream's arrival order (a file). Invariant: a row reaches one shard of each input that takes it. Cost: a
+place in the stream's arrival order (a file). Invariant: a row reaches one shard of each input that takes it; of a
+multi-way join, as many as its grid says. Cost: a
 few vector passes over the rows; payloads are Arrow IPC, copied once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -26,12 +28,24 @@ from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, ProgressMade, StreamsEnded
 from headrace.engine.keys import Int64s, encode_keys, shard_of
 from headrace.engine.operators import layout_of
-from headrace.engine.segments import KEY, NUMBER, REPORTED, pack_batch, take_rows, times_of, unpack_batch
+from headrace.engine.segments import (
+    KEY,
+    NUMBER,
+    REPORTED,
+    Layout,
+    key_column,
+    pack_batch,
+    take_rows,
+    times_of,
+    unpack_batch,
+)
 from headrace.engine.waiting import SEAT
 from headrace.errors import InvariantError
 from headrace.model import Stream, StreamId
-from headrace.plan.expressions import ColumnRef
-from headrace.plan.sharing import Input, SharedPlan
+from headrace.plan.expressions import ColumnRef, Expression
+from headrace.plan.hypercube import Dimension, Grid, choose_grid
+from headrace.plan.joingraph import JoinGraph
+from headrace.plan.sharing import Group, Input, SharedPlan
 
 ORDER = "__order"
 """Column that tells chunks apart: a chunk's place in arrival order, shifted left by ``ORDER_SHIFT``, and below it any
@@ -103,8 +117,11 @@ class Envelope:
 class Packer:
     """Packs the rows of one source task of one stream."""
 
-    def __init__(self, plan: SharedPlan, stream: Stream, shards: int, task: int = 0) -> None:
+    def __init__(
+        self, plan: SharedPlan, stream: Stream, shards: int, task: int = 0, grids: Mapping[str, Grid] | None = None
+    ) -> None:
         self._task = task
+        self._grids = grids or {}
         self._chunks = 0
         self._plan = plan
         self._stream = stream
@@ -201,16 +218,54 @@ class Packer:
         if len(self._readers) > 1:
             carried = carried.append_column(REPORTED, pa.array(~taken[kept]))
             taken |= kept
+        if group.graph is not None:
+            yield from self._by_cell(group, input_index, chunk, carried, every=counts)
+            return
         if group.is_join:
-            columns = _key_columns(reader, chunk)
-            keys = encode_keys(columns, group.key_form) if columns else np.zeros(chunk.num_rows, dtype=np.int64)
+            keys = encode_keys(_columns(reader.keys, chunk), group.key_form)
             if layout_of(reader, group.key_form).key not in reader.schema.names:
                 carried = carried.append_column(KEY, pa.array(keys))
             shards = shard_of(keys, self._shards)
         else:
-            shards = (self._dealt + np.arange(chunk.num_rows)) % self._shards
-            self._dealt += chunk.num_rows
+            shards = self._deal(chunk.num_rows) % self._shards
         yield from _by_shard(carried, shards, self._shards, every=counts)
+
+    def _deal(self, rows: int) -> Int64s:
+        """Numbers that go on from row to row."""
+        self._dealt += rows
+        return np.arange(self._dealt - rows, self._dealt)
+
+    def _by_cell(
+        self, group: Group, side: int, chunk: pa.RecordBatch, carried: pa.RecordBatch, *, every: bool
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of a multi-way join's side with the numbers they are searched by, for every cell they belong to."""
+        assert group.graph is not None
+        reader = group.inputs[side]
+        numbers = [encode_keys(_columns(index.keys, chunk), index.form) for index in reader.indexes]
+        carried = _with_numbers(carried, numbers, layout_of(reader, group.key_form))
+        grid = self._grids.get(group.signature) or choose_grid(group.graph, (1.0,) * len(group.sides), self._shards)
+        codes, own = np.zeros(chunk.num_rows, dtype=np.int64), []
+        for dimension in grid.dimensions:
+            if side in dimension.sides:
+                codes = codes * dimension.share + self._coordinates(group.graph, dimension, side, numbers, len(codes))
+                own.append(dimension)
+        parts = dict(_by_shard(carried, codes, math.prod(one.share for one in own), every=every))
+        for cell, place in enumerate(grid.coordinates()):
+            code = 0
+            for dimension, coordinate in zip(grid.dimensions, place, strict=True):
+                if side in dimension.sides:
+                    code = code * dimension.share + coordinate
+            if code in parts:
+                yield cell, parts[code]
+        if every:
+            yield from ((shard, carried.slice(0, 0)) for shard in range(grid.cells, self._shards))
+
+    def _coordinates(
+        self, graph: JoinGraph, dimension: Dimension, side: int, numbers: Sequence[Int64s], rows: int
+    ) -> Int64s:
+        if dimension.attribute is None:
+            return self._deal(rows) % dimension.share
+        return shard_of(numbers[graph.classes[dimension.attribute].index_of(side)], dimension.share)
 
 
 def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int]]:
@@ -235,15 +290,25 @@ def _kept(reader: Input, chunk: pa.RecordBatch) -> np.ndarray:
     """Which rows pass the pushed filters and have a whole key."""
     mask = filter_mask(reader.pushed, _reader(chunk), chunk.num_rows)
     kept = np.ones(chunk.num_rows, dtype=bool) if mask is None else mask.to_numpy(zero_copy_only=False).copy()
-    for column in _key_columns(reader, chunk):
+    for column in _columns([*reader.keys, *(key for index in reader.indexes for key in index.keys)], chunk):
         if column.null_count:
             kept &= column.is_valid().to_numpy(zero_copy_only=False)
     return kept
 
 
-def _key_columns(reader: Input, chunk: pa.RecordBatch) -> list[pa.Array]:
-    columns = [evaluate(key, _reader(chunk), chunk.num_rows) for key in reader.keys]
+def _columns(keys: Sequence[Expression], chunk: pa.RecordBatch) -> list[pa.Array]:
+    columns = [evaluate(key, _reader(chunk), chunk.num_rows) for key in keys]
     return [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in columns]
+
+
+def _with_numbers(batch: pa.RecordBatch, numbers: Sequence[Int64s], layout: Layout) -> pa.RecordBatch:
+    """The rows with the numbers of their keys, where no column is that number already; without any key, all have 0."""
+    if layout.key not in batch.schema.names:
+        first = numbers[0] if numbers else np.zeros(batch.num_rows, dtype=np.int64)
+        batch = batch.append_column(KEY, pa.array(first))
+    for index, some in enumerate(numbers[1:], 1):
+        batch = batch.append_column(key_column(index), pa.array(some))
+    return batch
 
 
 def _by_shard(
@@ -275,8 +340,7 @@ def dead_letters_from(letters: pa.RecordBatch) -> list[str]:
 
 def _readable(row: dict[str, object]) -> object:
     corrupt = row.pop(CORRUPT, None)
-    return (
-        corrupt
-        if corrupt is not None
-        else {name: value for name, value in row.items() if name not in (ORDER, KEY, NUMBER, SEAT)}
-    )
+    if corrupt is not None:
+        return corrupt
+    marks = (ORDER, NUMBER, SEAT)
+    return {name: value for name, value in row.items() if name not in marks and not name.startswith(KEY)}

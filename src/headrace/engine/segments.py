@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.keys import Int64s
+from headrace.engine.matching import bisect_within
 from headrace.errors import InvariantError
 from headrace.plan.queries import Measure
 
@@ -31,16 +32,52 @@ NUMBER = "__number"
 """The column that holds a tuple's place in its stream's arrival order, in groups that compare it."""
 PLACE = "__place"
 """The column that holds a tuple's place in the whole stream, counted from 0, where a window is measured in rows."""
-SEEN = "__seen"
-"""The column that holds how many tuples of the other side's whole stream are before a tuple, likewise."""
+
+
+def seen_column(input: int) -> str:
+    """The column that holds how many tuples of that input's whole stream are before a tuple, likewise."""
+    return f"__seen{input}"
+
+
+def key_column(index: int) -> str:
+    """The column that holds the number of a key that rows are also searched by."""
+    return f"{KEY}{index}"
+
+
+def _by_column(index: int) -> str:
+    """The column that lists a segment's rows in the order of such a key, then of time."""
+    return f"__by{index}"
+
+
+def _sorted_column(index: int) -> str:
+    """The column that has those keys in that order."""
+    return f"__sorted{index}"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns of an input's batches are the event time and the key; a column KEY, where there is one, wins."""
+    """Which columns of an input's batches are the event time and the key; a column KEY, where there is one, wins.
+    ``more``: how many other keys the rows are searched by."""
 
     time: str
     key: str = KEY
+    more: int = 0
+
+    def column(self, index: int) -> str:
+        """The column with the numbers of an index's key."""
+        return self.key if index == 0 else key_column(index)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexView:
+    """A segment's rows in the order of a key, then of time: the keys, and where each row is (None: in place)."""
+
+    keys: Int64s
+    rows: np.ndarray | None = None
+
+    def within(self, clock: Int64s, low: Int64s, high: Int64s, bounds: Int64s) -> Int64s:
+        """Of each range of one key, where the rows at or after the bound begin."""
+        return bisect_within(clock, low, high, bounds, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +96,20 @@ class Segment:
         """What a window of that measure is cut by: rising within a key."""
         return self.ts_us if measure is Measure.TIME else int64s_of(self.batch, PLACE)
 
-    def probe_clock(self, measure: Measure) -> Int64s:
-        """Where each row stands on the clock of a side so measured, which it probes."""
-        return self.ts_us if measure is Measure.TIME else int64s_of(self.batch, SEEN)
+    def probe_clock(self, measure: Measure, probed: int) -> Int64s:
+        """Where each row stands on the clock of an input so measured, which it probes."""
+        return self.ts_us if measure is Measure.TIME else int64s_of(self.batch, seen_column(probed))
 
-    @property
-    def least_seen(self) -> int:
-        """The fewest tuples of the other side that a row has before it; 0 where that is not counted."""
-        return int(int64s_of(self.batch, SEEN).min()) if SEEN in self.batch.schema.names else 0
+    def least_seen(self, probed: int) -> int:
+        """The fewest tuples of an input that a row has before it; 0 where that is not counted."""
+        name = seen_column(probed)
+        return int(int64s_of(self.batch, name).min()) if name in self.batch.schema.names else 0
+
+    def index(self, index: int) -> IndexView:
+        """The rows by a key: the first is their own order."""
+        if index == 0:
+            return IndexView(self.keys)
+        return IndexView(int64s_of(self.batch, _sorted_column(index)), int64s_of(self.batch, _by_column(index)))
 
     @property
     def last_place(self) -> int:
@@ -105,7 +148,22 @@ def build_segment(batch: pa.RecordBatch, layout: Layout) -> tuple[Segment, Int64
     """A segment of rows that are in time order, and the order that sorted them."""
     keys = view_segment(batch, layout).keys
     order = np.argsort(keys, kind="stable")
-    return view_segment(take_rows(batch, order), layout), order
+    return view_segment(_indexed(take_rows(batch, order), layout), layout), order
+
+
+def _indexed(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """The rows with their orders by the other keys; those they had may be out of date."""
+    if not layout.more:
+        return batch
+    ts_us = times_of(batch, layout.time)
+    made: dict[str, np.ndarray] = {}
+    for index in range(1, layout.more + 1):
+        keys = int64s_of(batch, key_column(index))
+        order = np.lexsort((ts_us, keys))
+        made |= {_by_column(index): order.astype(np.int32), _sorted_column(index): keys[order]}
+    columns = {name: batch.column(name) for name in batch.schema.names if name not in made}
+    columns |= {name: pa.array(values) for name, values in made.items()}
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def merge_segments(segments: Sequence[Segment], layout: Layout, *, since_us: int | None = None) -> Segment:
@@ -118,7 +176,7 @@ def merge_segments(segments: Sequence[Segment], layout: Layout, *, since_us: int
     order = np.argsort(keys, kind="stable") if apart else np.lexsort((ts_us, keys))
     if since_us is not None:
         order = order[ts_us[order] >= since_us]
-    return view_segment(take_rows(batch, order), layout)
+    return view_segment(_indexed(take_rows(batch, order), layout), layout)
 
 
 def take_rows(batch: pa.RecordBatch, order: Int64s) -> pa.RecordBatch:

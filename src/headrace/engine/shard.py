@@ -34,13 +34,13 @@ from headrace.engine.events import (
     RejectRows,
     StreamsEnded,
 )
-from headrace.engine.join import KeySearch
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import compared_ranges, key_ranges
 from headrace.engine.operators import END_OF_TIME, GroupOperator, InputState, OperatorOptions, Place
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
 from headrace.engine.segments import NUMBER, REPORTED, int64s_of, times_of
+from headrace.engine.spaces import KeySearch
 from headrace.engine.state import names_in, operator_from_json, operator_to_json
 from headrace.engine.waiting import SEAT, without_seats
 from headrace.engine.window import SegmentSource, Serial
@@ -48,7 +48,7 @@ from headrace.errors import InvariantError, StateError
 from headrace.model import StreamId
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.evaluate import evaluate, filter_mask
-from headrace.engine.join import Matches, Space
 from headrace.engine.keys import Int64s
+from headrace.engine.spaces import Matches, Space
 from headrace.model import TypeKind
 from headrace.plan.expressions import Call, ColumnRef, Expression, Literal
 from headrace.plan.sharing import Sizes
@@ -264,14 +264,9 @@ class Slice:
             return self.everything
         return self._window(sizes)[1]
 
-    def limits(self, sizes: Sizes, positions: Int64s) -> Int64s | int:
-        """How old the matches there may be in that window: as the side that the probe looked back into says."""
-        return sizes[0] if sizes[0] == sizes[1] else np.where(self.matches.from_left[positions], sizes[1], sizes[0])
-
     def _window(self, sizes: Sizes) -> tuple[np.ndarray, Int64s]:
         if sizes not in self._within:
-            assert self.matches.ages is not None
-            mask = self.matches.ages <= self.limits(sizes, self.everything)
+            mask = self.matches.in_window(sizes)
             positions: Int64s = np.flatnonzero(mask).astype(np.int32)
             self._within[sizes] = (mask, self.everything if mask.all() else positions)
         return self._within[sizes]
@@ -333,7 +328,7 @@ class Slice:
         return self._gathered(ref, positions)
 
     def _gathered(self, ref: ColumnRef, positions: Int64s) -> pa.Array:
-        addresses = (self.matches.left, self.matches.right)[ref.source]
+        addresses = self.matches.sides[ref.source]
         some = addresses if positions is self.everything else addresses[positions]
         return self._spaces[ref.source].column(ref.name, arrow_type(ref.type), some)
 

@@ -6,13 +6,14 @@ Queries whose streams and equality predicates agree, whatever their aliases, fil
     0 ....... w1 ........... w2 ........................ w3      age of the older tuple of a result
     |  band 1  |    band 2    |          band 3           |      a query with window w2 reads bands 1 and 2
 
-A window has a size for each side, which may differ; ages are microseconds or tuples, as a side is measured. Streams
-without an equality between them are one key: every pair in a window is looked at.
+A window has a size for each side, which may differ; ages are microseconds or tuples, as a side is measured. More
+than two streams, or two without an equality between them, are joined by their graph of predicates (``joingraph``); all
+of its conditions belong to the signature then.
 
 Filters that every member has run below the join (``Input.pushed``); the others after it, once for all members that
 have the same filters and select list (``OutputClass``). Planning is quadratic in a group's members at worst.
 
-Invariants: in a group's expressions, source 0 and 1 are the group's own sides, not a query's FROM order; the sides are
+Invariants: in a group's expressions, sources are the group's own sides, not a query's FROM order; the sides are
 in catalog order, however a query wrote them (a stream joined with itself: as FROM has them, because FROM decides which
 of two results with the same tuples comes first); every query is in exactly one class.
 """
@@ -21,13 +22,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
 from headrace.errors import PlanError
-from headrace.model import BOOLEAN, Catalog, Column, Options, QueryId, Schema, StreamId, TypeKind
+from headrace.model import BOOLEAN, Catalog, Column, Options, QueryId, Schema, StreamId
 from headrace.plan.expressions import Call, ColumnRef, Expression, columns_of, render, rewrite, sources_of
+from headrace.plan.joingraph import Index, JoinGraph, KeyForm, alone, join_graph, key_form, on_side
 from headrace.plan.queries import Measure, Output, Query
 from headrace.plan.sinks import check_shared
 
@@ -42,24 +44,17 @@ class Delivery(Enum):
     """Rows, to files that hold many queries' rows: each query's are kept in order within a file."""
 
 
-class KeyForm(Enum):
-    """How a join key becomes the 64-bit number that segments are sorted by."""
-
-    EXACT = "exact"
-    """The value itself: equal numbers are equal keys."""
-    HASHED = "hashed"
-    """A hash: matches are compared once more by value (``Group.verified``)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A stream as a group reads it: its key, what is filtered out before it is kept, and the columns carried."""
+    """A stream as a group reads it: its key (of a multi-way join: what it is searched by), what is filtered out before
+    it is kept, and the columns carried."""
 
     stream: StreamId
     time: str
     keys: tuple[Expression, ...]
     pushed: tuple[Expression, ...]
     schema: Schema
+    indexes: tuple[Index, ...] = ()
 
 
 Sizes: TypeAlias = tuple[int, ...]
@@ -79,13 +74,15 @@ class Member:
 class OutputClass:
     """Queries that differ in nothing but their window: filtered and projected once, band by band.
 
-    ``pushed`` are its conditions that the inputs apply already, by side; ``filters`` those left to do."""
+    ``pushed`` are its conditions that the inputs apply already, by side; ``filters`` those left to do. ``ties``: the
+    sides as FROM has them, which orders results with one newest tuple; empty where the sides' own order does."""
 
     pushed: tuple[tuple[Expression, ...], ...]
     filters: tuple[Expression, ...]
     outputs: tuple[Output, ...]
     delivery: Delivery
     members: tuple[Member, ...]
+    ties: tuple[int, ...] = ()
 
     @property
     def windows(self) -> tuple[Sizes, ...]:
@@ -98,11 +95,11 @@ class OutputClass:
 
     def conditions_on(self, side: int) -> tuple[Expression, ...]:
         """All it asks of one side's tuples, as that side's stream sees them."""
-        return (*self.pushed[side], *(_alone(one) for one in self.filters if sources_of(one) == {side}))
+        return (*self.pushed[side], *(alone(one) for one in self.filters if sources_of(one) == {side}))
 
     def unchecked(self, side: int, passed: Collection[str]) -> tuple[Expression, ...]:
         """What it asks of one side's tuples beyond the conditions (as text) that they passed before they were kept."""
-        return tuple(_on_side(one, side) for one in self.conditions_on(side) if expression_text(one) not in passed)
+        return tuple(on_side(one, side) for one in self.conditions_on(side) if expression_text(one) not in passed)
 
     @property
     def residual(self) -> tuple[Expression, ...]:
@@ -112,8 +109,8 @@ class OutputClass:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One shared join (two sides) or scan (one side). ``sides[i]`` is the input that side i reads: a self-join on one
-    key reads the same input twice."""
+    """One shared join (two sides or more) or scan (one side). ``sides[i]`` is the input that side i reads: a self-join
+    on one key reads the same input twice. ``graph``: the predicates of a multi-way join; None where a key is all."""
 
     signature: str
     inputs: tuple[Input, ...]
@@ -122,6 +119,7 @@ class Group:
     verified: tuple[Expression, ...]
     measures: tuple[Measure, ...]
     classes: tuple[OutputClass, ...]
+    graph: JoinGraph | None = None
 
     @property
     def windows(self) -> tuple[Sizes, ...]:
@@ -138,11 +136,14 @@ class Group:
 
     @property
     def is_join(self) -> bool:
-        return len(self.sides) == 2
+        return len(self.sides) > 1
 
     @property
     def numbers_tuples(self) -> bool:
-        """Whether both inputs read one stream: then only a number tells which of two tuples at one time came first."""
+        """Whether only a number tells which of two tuples at one time came first: as where two inputs read one
+        stream."""
+        if self.graph is not None:
+            return self.graph.numbers_tuples
         return self.is_join and len({input.stream for input in self.inputs}) < len(self.inputs)
 
     def input_of(self, side: int) -> Input:
@@ -188,16 +189,19 @@ class _Canonical:
     outputs: tuple[Output, ...]
     measures: tuple[Measure, ...]
     sizes: Sizes
+    graph: JoinGraph | None = None
+    ties: tuple[int, ...] = ()
 
 
 def _canonical(catalog: Catalog, query: Query) -> _Canonical:
     if len(query.sources) == 1:
         return _arranged(query, (0,), ())
-    if len(query.sources) > 2:
-        raise PlanError(f"query {query.name} joins {len(query.sources)} streams: two are supported")
-    equalities = [pair for condition in query.conditions if (pair := _equality(condition)) is not None]
     positions = [catalog.position(source.stream) for source in query.sources]
-    return _arranged(query, (0, 1) if positions[0] <= positions[1] else (1, 0), equalities)
+    order = tuple(sorted(range(len(positions)), key=positions.__getitem__))
+    equalities = [pair for condition in query.conditions if (pair := _equality(condition)) is not None]
+    if len(query.sources) == 2 and equalities:
+        return _arranged(query, order, equalities)
+    return _multiway(query, order)
 
 
 def _equality(condition: Expression) -> tuple[Expression, Expression] | None:
@@ -218,7 +222,7 @@ def _arranged(query: Query, order: tuple[int, ...], equalities: Iterable[tuple[E
     def move(expression: Expression) -> Expression:
         return rewrite(expression, lambda ref: ColumnRef(side_of[ref.source], ref.name, ref.type))
 
-    pairs = {tuple(_alone(pair[source]) for source in order) for pair in equalities}
+    pairs = {tuple(alone(pair[source]) for source in order) for pair in equalities}
     ordered = sorted(pairs, key=lambda pair: [expression_text(part) for part in pair])
     keys = tuple(tuple(pair[side] for pair in ordered) for side in range(len(order)))
     streams = tuple(query.sources[source].stream for source in order)
@@ -236,34 +240,53 @@ def _arranged(query: Query, order: tuple[int, ...], equalities: Iterable[tuple[E
     )
 
 
-def _signature(streams: Sequence[StreamId], keys: Sequence[tuple[Expression, ...]], measures: Sequence[Measure]) -> str:
-    joined = " = " if any(keys) else " x "
-    sides = joined.join(_side_text(stream, key) for stream, key in zip(streams, keys, strict=True))
+def _multiway(query: Query, order: tuple[int, ...]) -> _Canonical:
+    """The same for a join by a graph of predicates, which leaves the conditions on one side alone."""
+    arranged = _arranged(query, order, ())
+    joining = [one for one in arranged.conditions if len(sources_of(one)) > 1]
+    graph = join_graph(arranged.streams, joining)
+    names = _names(arranged.streams)
+    predicates = sorted(expression_text(one, names) for one in graph.conditions)
+    signature = _signature(names, (), arranged.measures)
+    ties = tuple(order.index(source) for source in range(len(order)))
+    return replace(
+        arranged,
+        signature=" on ".join([signature, " AND ".join(predicates)]) if predicates else signature,
+        conditions=tuple(one for one in arranged.conditions if len(sources_of(one)) <= 1),
+        graph=graph,
+        ties=ties if len(ties) > 2 and list(ties) != sorted(ties) else (),
+    )
+
+
+def _names(streams: Sequence[StreamId]) -> list[str]:
+    """What the sides are called: their streams, numbered where one is there more than once."""
+    return [
+        f"{stream}#{streams[: side + 1].count(stream)}" if streams.count(stream) > 1 else str(stream)
+        for side, stream in enumerate(streams)
+    ]
+
+
+def _signature(streams: Sequence[str], keys: Sequence[tuple[Expression, ...]], measures: Sequence[Measure]) -> str:
+    sides = " x ".join(streams)
+    if any(keys):
+        sides = " = ".join(_side_text(stream, key) for stream, key in zip(streams, keys, strict=True))
     if Measure.ROWS not in measures:
         return sides
     return f"{sides} by {', '.join(measure.value for measure in measures)}"
 
 
-def _alone(expression: Expression) -> Expression:
-    """An expression over one stream, as that stream sees it: source 0."""
-    return rewrite(expression, lambda ref: ColumnRef(0, ref.name, ref.type))
-
-
-def _on_side(expression: Expression, side: int) -> Expression:
-    return rewrite(expression, lambda ref: ColumnRef(side, ref.name, ref.type))
-
-
-def _side_text(stream: StreamId, key: tuple[Expression, ...]) -> str:
+def _side_text(stream: str, key: tuple[Expression, ...]) -> str:
     return f"{stream}({', '.join(expression_text(part) for part in key)})" if key else str(stream)
 
 
 def _group(catalog: Catalog, members: list[_Canonical]) -> Group:
     first = members[0]
-    is_self = len(first.streams) == 2 and first.streams[0] == first.streams[1] and first.keys[0] == first.keys[1]
+    is_pair = first.graph is None and len(first.streams) == 2
+    is_self = is_pair and first.streams[0] == first.streams[1] and first.keys[0] == first.keys[1]
     sides = (0, 0) if is_self else tuple(range(len(first.streams)))
     joined = _key_conditions(first)
-    key_form = _key_form(first.keys[0]) if joined else KeyForm.EXACT
-    verified = joined if key_form is KeyForm.HASHED else ()
+    form = key_form(first.keys[0]) if joined else KeyForm.EXACT
+    verified = joined if form is KeyForm.HASHED else ()
     pushed = [_common(members, side) for side in range(len(sides))]
     if is_self:
         pushed = [tuple(one for one in pushed[0] if one in pushed[1])] * 2
@@ -272,26 +295,21 @@ def _group(catalog: Catalog, members: list[_Canonical]) -> Group:
         _input(catalog, first, side, sides, pushed[side], verified, classes)
         for side in sorted({sides.index(i) for i in sides})
     )
-    return Group(first.signature, inputs, sides, key_form, verified, first.measures, classes)
+    return Group(first.signature, inputs, sides, form, verified, first.measures, classes, first.graph)
 
 
 def _key_conditions(canonical: _Canonical) -> tuple[Expression, ...]:
     """The key equalities as conditions over the two sides."""
-    if len(canonical.keys) < 2:
+    if canonical.graph is not None or len(canonical.keys) < 2:
         return ()
     pairs = zip(*canonical.keys, strict=True)
-    return tuple(Call("=", (_on_side(left, 0), _on_side(right, 1)), BOOLEAN) for left, right in pairs)
-
-
-def _key_form(key: tuple[Expression, ...]) -> KeyForm:
-    exact = (TypeKind.BOOLEAN, TypeKind.INT, TypeKind.BIGINT, TypeKind.TIMESTAMP, TypeKind.DATE, TypeKind.DOUBLE)
-    return KeyForm.EXACT if len(key) == 1 and key[0].type.kind in exact else KeyForm.HASHED
+    return tuple(Call("=", (on_side(left, 0), on_side(right, 1)), BOOLEAN) for left, right in pairs)
 
 
 def _common(members: list[_Canonical], side: int) -> tuple[Expression, ...]:
     """The one-sided conditions on this side that every member has, in the first member's order."""
-    kept = [_alone(one) for one in members[0].conditions if sources_of(one) == {side}]
-    others = [{_alone(one) for one in member.conditions if sources_of(one) == {side}} for member in members[1:]]
+    kept = [alone(one) for one in members[0].conditions if sources_of(one) == {side}]
+    others = [{alone(one) for one in member.conditions if sources_of(one) == {side}} for member in members[1:]]
     return tuple(one for one in kept if all(one in other for other in others))
 
 
@@ -299,26 +317,28 @@ def _classes(
     members: list[_Canonical], joined: tuple[Expression, ...], pushed: Sequence[tuple[Expression, ...]]
 ) -> tuple[OutputClass, ...]:
     below_join = tuple(pushed)
-    below = {_on_side(one, side) for side, conditions in enumerate(pushed) for one in conditions} | set(joined)
+    below = {on_side(one, side) for side, conditions in enumerate(pushed) for one in conditions} | set(joined)
     below |= {_flipped(one) for one in joined}
-    found: dict[tuple[tuple[Expression, ...], tuple[Output, ...], Delivery], list[Member]] = {}
+    found: dict[tuple[tuple[Expression, ...], tuple[Output, ...], Delivery, tuple[int, ...]], list[Member]] = {}
     same: dict[Hashable, Any] = {}  # what is equal is one object: a plan is sent to every task, and is as small so
     for member in members:
         filters = tuple(same.setdefault(one, one) for one in member.conditions if one not in below)
-        key = (filters, same.setdefault(member.outputs, member.outputs), delivery_of(member.query.into))
+        outputs = same.setdefault(member.outputs, member.outputs)
+        key = (filters, outputs, delivery_of(member.query.into), member.ties)
         found.setdefault(key, []).append(Member(member.query.name, member.sizes, _identity(member)))
     return tuple(
-        OutputClass(below_join, filters, outputs, delivery, tuple(queries))
-        for (filters, outputs, delivery), queries in found.items()
+        OutputClass(below_join, filters, outputs, delivery, tuple(queries), ties)
+        for (filters, outputs, delivery, ties), queries in found.items()
     )
 
 
 def _identity(member: _Canonical) -> str:
     """The query's name, and a number that another query under that name would not have."""
-    names = ("0", "1")
+    names = [str(side) for side in range(len(member.streams))]
     asked = [*sorted(expression_text(one, names) for one in member.conditions)]
     asked += [f"{expression_text(output.expression, names)} AS {output.name}" for output in member.outputs]
-    told = "\n".join([member.signature, *asked, str(member.sizes), delivery_of(member.query.into).value])
+    asked += [str((member.sizes, *member.ties)), delivery_of(member.query.into).value]
+    told = "\n".join([member.signature, *asked])
     return f"{member.query.name}-{hashlib.blake2b(told.encode(), digest_size=6).hexdigest()}"
 
 
@@ -346,14 +366,16 @@ def _input(
     """The input behind ``side``: it carries what any class reads from any side that shares it."""
     stream = catalog.get(first.streams[side])
     reading = {other for other, index in enumerate(sides) if index == sides[side]}
-    read = [*verified, *(one for cls in classes for one in (*cls.filters, *(out.expression for out in cls.outputs)))]
+    joining = first.graph.predicates if first.graph else verified
+    read = [*joining, *(one for cls in classes for one in (*cls.filters, *(out.expression for out in cls.outputs)))]
     needed = {ref.name for one in read for ref in columns_of(one) if ref.source in reading} | {stream.time}
     schema = Schema(tuple(column for column in stream.schema if column.name in needed))
-    return Input(stream.name, stream.time, first.keys[side] if first.keys else (), pushed, schema)
+    indexes = first.graph.indexes[side] if first.graph else ()
+    return Input(stream.name, stream.time, first.keys[side] if first.keys else (), pushed, schema, indexes)
 
 
 def expression_text(expression: Expression, names: Sequence[str] = ()) -> str:
-    """An expression as EXPLAIN shows it; with names for the sides when there are two."""
+    """An expression as EXPLAIN shows it; with names for the sides when there are several."""
     return render(expression, lambda ref: f"{names[ref.source]}.{ref.name}" if names else ref.name)
 
 

@@ -1,0 +1,214 @@
+"""The window join of any number of sides: new tuples of each, through the others in an order of their own (paper 002).
+
+      new tuple k of b        order for b:  b, c, a                  no intermediate result is kept: partial results are
+      a   . . x . x .|                      k -> c's partners        addresses, extended side by side, a slice of new
+      c   . . . y . .|                        -> a's partners        tuples at a time (``walking``)
+      -------------- k  time                  checked on the way
+
+Every result is found once, from its newest tuple: partners are older than it, by time, then by the streams' order, then
+by number. So it does not matter which rows are held and which are new, and a scan may be resumed when newer blocks are
+held. One case is different: tuples that come when newer ones have been processed (``_late``).
+
+Owns: :class:`MultiJoin`. Invariant: matches come out in result order. Cost: what the order makes of it
+(``plan/costs.py``), and a sort of the results; where one key is all there is (``products``), neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from headrace.engine.keys import Int64s
+from headrace.engine.matching import key_ranges
+from headrace.engine.products import ProductScan, merged_products
+from headrace.engine.spaces import KeySearch, Matches, Reach, Space, tie_order
+from headrace.engine.steps import steps_of
+from headrace.engine.walking import Ages, AnyNewest, NewestFirst, Partial, Walk
+from headrace.plan.joingraph import JoinGraph
+from headrace.plan.queries import Measure
+
+SLICE_MATCHES = 1 << 20
+FIRST_SLICE = 1 << 10
+"""New tuples whose results are made together, until it is known how many results a tuple has."""
+
+
+@dataclass(frozen=True)
+class MultiJoin:
+    """The sides of a multi-way join, and the order of the sides for new tuples of each."""
+
+    spaces: tuple[Space, ...]
+    measures: tuple[Measure, ...]
+    graph: JoinGraph
+    orders: tuple[tuple[int, ...], ...]
+    find: KeySearch = key_ranges
+    is_resumed: bool = False
+    """Whether the new tuples have been scanned before: then they are among the held ones too."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a held tuple is after a new one."""
+        fresh = [space for space in self.spaces if space.new is not None]
+        return any(
+            (run.max_us, held.position) > (new.new.segment.min_us, new.position)
+            for new in fresh
+            if new.new is not None
+            for held in self.spaces
+            for run in held.runs
+        )
+
+    @property
+    def can_count(self) -> bool:
+        """Whether results can be counted without being listed."""
+        return self.graph.is_product and self._starts_with_new
+
+    def counts(self, windows: Sequence[tuple[int, ...]]) -> list[Int64s]:
+        """For each window, how many results each new tuple finds, by rank."""
+        ranked = sum(len(self._ranks(origin)) for origin in self._origins)
+        found = [np.zeros(ranked, dtype=np.int64) for _ in windows]
+        for origin in self._origins:
+            scan = self._product_scan(origin)
+            for count, sizes in zip(found, windows, strict=True):
+                count[scan.ranks] = scan.counts(sizes)
+        return found
+
+    def scan(self, reach: Reach) -> Iterator[Matches]:
+        """All results that the new tuples make within reach, in result order, a slice at a time."""
+        if self.is_late and not self.is_resumed and Measure.ROWS not in self.measures:
+            yield self._late(reach)
+        elif self.graph.repeats_streams:
+            yield self._in_order([self._found(origin, None, reach) for origin in self._origins])
+        elif self.graph.is_product and reach.after is None and self._starts_with_new:
+            products = [self._product_scan(origin).product(reach.upto) for origin in self._origins]
+            yield from merged_products(products, SLICE_MATCHES)
+        else:
+            yield from self._slices(reach)
+
+    @cached_property
+    def _origins(self) -> list[int]:
+        return [side for side, space in enumerate(self.spaces) if space.new is not None]
+
+    @property
+    def _starts_with_new(self) -> bool:
+        return all(order[0] == origin for origin, order in enumerate(self.orders))
+
+    def _product_scan(self, origin: int) -> ProductScan:
+        return ProductScan(self.spaces, self.measures, self.orders[origin], self.find, self.is_resumed)
+
+    def _ranks(self, origin: int) -> Int64s:
+        new = self.spaces[origin].new
+        assert new is not None
+        return new.ranks
+
+    # --- slices of new tuples
+
+    def _slices(self, reach: Reach) -> Iterator[Matches]:
+        """The new tuples in their order, as many at a time as make about ``SLICE_MATCHES`` results."""
+        by_rank = {origin: np.argsort(self._ranks(origin)) for origin in self._origins}
+        total = sum(map(len, by_rank.values()))
+        begin, size = 0, FIRST_SLICE if self._starts_with_new else total
+        while begin < total:
+            found = []
+            for origin, order in by_rank.items():
+                low, high = np.searchsorted(self._ranks(origin)[order], [begin, begin + size])
+                if high > low:
+                    found.append(self._found(origin, order[low:high] if size < total else None, reach))
+            made = sum(map(len, found))
+            if made:
+                yield self._in_order(found)
+            begin += size
+            size = int(np.clip(size * SLICE_MATCHES / max(made, 1), 1, 16 * size))
+
+    def _found(self, origin: int, rows: Int64s | None, reach: Reach) -> Matches:
+        """What some of a side's new tuples (None: all) find."""
+        steps = steps_of(self.graph, self.orders[origin])
+        start = self._start(origin, rows)
+        parts: list[Partial] = []
+        for ages in self._ages(origin, reach):
+            meeting = NewestFirst(origin, ages, new_sides=not self.is_resumed)
+            parts += Walk(self.spaces, self.measures, steps, self.find, meeting).results(start)
+        return self._gathered(origin, parts)
+
+    def _gathered(self, origin: int, parts: Sequence[Partial]) -> Matches:
+        none = np.empty(0, dtype=np.int64)
+        sides = tuple(np.concatenate([none, *(part.addresses[side] for part in parts)]) for side in self.graph.sides)
+        ranks = self._ranks(origin)[sides[origin] - self.spaces[origin].new_base]
+        return Matches(sides, ranks, np.full(len(ranks), origin, dtype=np.int8))
+
+    def _start(self, origin: int, rows: Int64s | None) -> Partial:
+        """The first side of an origin's order: the new tuples themselves, or all tuples of another side."""
+        first = self.orders[origin][0]
+        space = self.spaces[first]
+        if first != origin:
+            held = space.new_base if self.is_resumed else int(space.bases[-1])
+            return Partial({first: np.arange(held)}, held)
+        new = np.arange(len(self._ranks(origin))) if rows is None else rows
+        return Partial({origin: space.new_base + new}, len(new))
+
+    def _ages(self, origin: int, reach: Reach) -> list[tuple[Ages, ...]]:
+        """The ages to look for, by side. What was found before had every side within ``after``: the first side of the
+        order that is not decides, so that nothing is found twice and nothing again."""
+        if reach.after is None:
+            return [tuple(Ages(upto) for upto in reach.upto)]
+        others = [side for side in self.orders[origin] if side != origin]
+        found = []
+        for number, first in enumerate(others):
+            ages = {side: Ages(reach.after[side]) for side in others[:number]}
+            ages |= {side: Ages(reach.upto[side]) for side in others[number:]}
+            ages[first] = Ages(reach.upto[first], reach.after[first])
+            found.append(tuple(ages.get(side, Ages(0)) for side in self.graph.sides))
+        return found
+
+    def _in_order(self, found: Sequence[Matches], *, by_places: bool = False) -> Matches:
+        """Results of several origins as one list in result order."""
+        together = _together(found)
+        return together.where(tie_order(together, self.spaces, self.graph.sides, by_places=by_places))
+
+    # --- tuples that come late
+
+    def _late(self, reach: Reach) -> Matches:
+        """All results with a new tuple, whichever is the newest: the first side that has a new one finds it."""
+        found = []
+        for origin in self._origins:
+            order = (origin, *(side for side in self.orders[origin] if side != origin))
+            meeting = AnyNewest(origin, max(reach.upto))
+            walk = Walk(self.spaces, self.measures, steps_of(self.graph, order), self.find, meeting)
+            start = self.spaces[origin].new_base + np.arange(len(self._ranks(origin)))
+            found.append(self._gathered(origin, list(walk.results(Partial({origin: start}, len(start))))))
+        together = self._dated(_together(found), reach)
+        return together.where(tie_order(together, self.spaces, self.graph.sides, by_places=True))
+
+    def _dated(self, matches: Matches, reach: Reach) -> Matches:
+        """The matches within reach of their newest tuple, which is told for each."""
+        times = [space.times(some) for space, some in zip(self.spaces, matches.sides, strict=True)]
+        newest = np.zeros(len(matches), dtype=np.int8)
+        latest = self._place(matches, times, 0)
+        for side in range(1, len(self.spaces)):
+            place = self._place(matches, times, side)
+            is_newer = _is_after(place, latest)
+            newest[is_newer] = side
+            latest = tuple(np.where(is_newer, mine, other) for mine, other in zip(place, latest, strict=True))
+        inside = np.ones(len(matches), dtype=bool)
+        for side, ts_us in enumerate(times):
+            inside &= latest[0] - ts_us <= reach.upto[side]
+        return Matches(matches.sides, matches.probe, newest).where(inside)
+
+    def _place(self, matches: Matches, times: Sequence[Int64s], side: int) -> tuple[np.ndarray, ...]:
+        space = self.spaces[side]
+        return times[side], np.full(len(matches), space.position), space.numbers(matches.sides[side])
+
+
+def _together(found: Sequence[Matches]) -> Matches:
+    sides = tuple(np.concatenate(some) for some in zip(*(one.sides for one in found), strict=True))
+    probe = np.concatenate([one.probe for one in found])
+    return Matches(sides, probe, np.concatenate([one.newest for one in found]))
+
+
+def _is_after(place: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Whether places (time, stream, number) come after others; one tuple in two sides is not after itself."""
+    is_after = place[2] > other[2]
+    for mine, theirs in ((place[1], other[1]), (place[0], other[0])):
+        is_after = (mine > theirs) | ((mine == theirs) & is_after)
+    return is_after
