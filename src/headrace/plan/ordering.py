@@ -191,8 +191,11 @@ class _Tried:
 def greedy_order(facts: JoinFacts, origin: int) -> Order:
     """5.4, different attributes: the origin first, then always the most selective predicate the join graph allows:
     the fewest matches for a composite. A cross product only where no bound side has a predicate with any other."""
-    graph, order = JoinGraph(facts), (origin,)
-    while len(order) < len(facts.sizes):
+    return _greedy_from(JoinGraph(facts), (origin,))
+
+
+def _greedy_from(graph: JoinGraph, order: Order) -> Order:
+    while len(order) < len(graph.facts.sizes):
         order = (*order, _most_selective(graph, order))
     return order
 
@@ -204,7 +207,8 @@ def _most_selective(graph: JoinGraph, bound: Order) -> int:
 
 
 def heuristic_order(facts: JoinFacts, origin: int) -> Found:
-    """The greedy order, improved; for joins of too many sides to search."""
+    """For joins of too many sides to search: the greedy order, and the greedy orders after each other first step (what
+    is most selective now may lead nowhere good), all improved."""
     graph = JoinGraph(facts)
 
     @cache
@@ -216,6 +220,9 @@ def heuristic_order(facts: JoinFacts, origin: int) -> Found:
 
     tried = _Tried(price)
     tried.improved(greedy_order(facts, origin), fixed=1)
+    for second in facts.sides:
+        if second != origin:
+            tried.improved(_greedy_from(graph, (origin, second)), fixed=1)
     return tried.found()
 
 
