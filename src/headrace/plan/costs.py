@@ -69,6 +69,8 @@ def origin_cost(streams: Sequence[StreamFacts], origin: int, order: Order, tau: 
     size / buckets (section 5.3), and at the origin's position only new tuples.
     """
     check_order(order, len(streams))
+    if tau < 0:
+        raise PlanError(f"the time between two evaluations is not negative: {tau}")
     return sum(step_cost(streams, origin, order[:at], order[at], tau) for at in range(1, len(order)))
 
 

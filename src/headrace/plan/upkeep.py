@@ -77,7 +77,7 @@ def expiry_interval(streams: Sequence[StreamFacts], longest_share: float = LONGE
     if not rate or longest * rate <= 1:
         return longest
     order = global_order(streams).order
-    ratio = (longest * rate) ** (1 / (TRIALS - 1))
+    ratio: float = (longest * rate) ** (1 / (TRIALS - 1))
     trials = (ratio**trial / rate for trial in range(TRIALS))
     return min(trials, key=lambda tau: _upkeep(streams, tau) + _joining(streams, order, tau))
 
