@@ -14,12 +14,12 @@ from enum import StrEnum
 import engine_cases as cases
 from engine_cases import Case, Row, column, row
 from hypothesis import strategies as st
-from strategies import SECOND_US, at, windows
+from strategies import SECOND_US, at
 
 from headrace.model import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, TIMESTAMP, Catalog, QueryId, Stream, StreamId
 from headrace.plan.expressions import ColumnRef, Expression, Literal, rewrite
 from headrace.plan.functions import call
-from headrace.plan.queries import Output, Query, Source, within_us
+from headrace.plan.queries import Extent, Measure, Output, Query, Source, within_us
 
 FEWEST, MOST = 3, 6
 """How many streams a catalog has, and a query at least and at most."""
@@ -61,24 +61,31 @@ def _catalog(delays_s: Sequence[int]) -> Catalog:
     return Catalog(tuple(Stream(StreamId(name), cases.WIDE, "ts", delay * SECOND_US) for name, delay in streams))
 
 
-_STEPS = (0, 0, 0, 0, 1, 1, 1, 2, 2, 7, -1, -3, None)
+_STEPS = (0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 7, -1, -3, None)
 """Seconds from one row to the next: ties, gaps, stragglers (negative), no time at all."""
-_CODES = st.one_of(st.just(0), st.just(0), st.integers(0, 4), st.integers(0, 24), st.integers(0, 5**9 - 1))
-"""What picks a row's values: mostly 0, which is the same key in every column."""
+_ANY_CODE = st.integers(0, 5**9 - 1)
+_CODES = (
+    st.just(0),
+    st.sampled_from((0, 0, 0, 4, 2)),
+    st.one_of(st.just(0), st.just(0), st.just(0), st.integers(0, 24), _ANY_CODE),
+    _ANY_CODE,
+)
+"""What picks a stream's values: one key, a few with NULL, mostly one, anything. 0 is the same key in every column."""
 
 
 @st.composite
 def arrivals(draw: st.DrawFn, catalog: Catalog) -> dict[StreamId, list[Row]]:
     most = _MOST_ROWS[len(catalog.streams)]
-    return {stream.name: draw(_rows(most)) for stream in catalog.streams}
+    codes = draw(st.sampled_from((*_CODES[:3], *_CODES[:3], _CODES[3])))
+    return {stream.name: draw(_rows(most, codes)) for stream in catalog.streams}
 
 
 @st.composite
-def _rows(draw: st.DrawFn, most: int) -> list[Row]:
-    """Up to so many rows; one stream of a dozen is empty."""
-    least = draw(st.sampled_from((0, 1, 2, 2, most)))
-    steps = draw(st.lists(st.tuples(st.sampled_from(_STEPS), _CODES), min_size=least, max_size=most))
-    now, found = draw(st.sampled_from((0, 0, 0, 0, 1, 5))), []
+def _rows(draw: st.DrawFn, most: int, codes: st.SearchStrategy[int]) -> list[Row]:
+    """Up to so many rows; a few streams are empty."""
+    least = draw(st.sampled_from((*(range(2, most + 1)), most, most, 0)))
+    steps = draw(st.lists(st.tuples(st.sampled_from(_STEPS), codes), min_size=least, max_size=most))
+    now, found = draw(st.sampled_from((0, 0, 0, 0, 0, 0, 1, 5))), []
     for number, (step, code) in enumerate(steps):
         now += max(step or 0, 0)
         found.append(row(None if step is None else now + min(step, 0), number, code))
@@ -243,7 +250,25 @@ def _filters(draw: st.DrawFn, sources: int) -> Expression:
     )
 
 
+def _few_filters(sources: int) -> st.SearchStrategy[list[Expression]]:
+    return st.sampled_from((0, 0, 0, 1, 2)).flatmap(lambda n: st.lists(_filters(sources), min_size=n, max_size=n))
+
+
 # --- queries
+
+
+_TIMED = st.sampled_from((0, 1, 2, 5, 5, 100, 100)).map(lambda seconds: Extent(Measure.TIME, seconds * SECOND_US))
+_COUNTED = st.sampled_from((1, 2, 3, 4, 6, 8)).map(lambda rows: Extent(Measure.ROWS, rows))
+
+
+@st.composite
+def windows(draw: st.DrawFn, sources: int) -> tuple[Extent, ...]:
+    """Every source's window: one time for all, times of their own, one number of rows, or anything."""
+    kind = draw(st.sampled_from(("one time", "one time", "times", "one count", "anything")))
+    if kind in ("one time", "one count"):
+        return (draw(_TIMED if kind == "one time" else _COUNTED),) * sources
+    either = _TIMED if kind == "times" else st.one_of(_TIMED, _COUNTED)
+    return tuple(draw(either) for _ in range(sources))
 
 
 @st.composite
@@ -256,7 +281,7 @@ def queries(draw: st.DrawFn, catalog: Catalog, name: str = "q", shape: Shape | N
     if draw(st.integers(0, 3)) == 0:
         again = draw(st.lists(st.integers(1, sources - 1), min_size=1, max_size=2))
         from_ = [from_[0] if source in again else one for source, one in enumerate(from_)]
-    joined = draw(conditions(shape, sources)) + draw(st.lists(_filters(sources), max_size=2))
+    joined = draw(conditions(shape, sources)) + draw(_few_filters(sources))
     return Query(
         QueryId(name),
         tuple(Source(stream, f"s{i}") for i, stream in enumerate(from_)),
