@@ -2,7 +2,8 @@
 
 Plain Python, one row at a time, nothing clever: no Arrow, no NumPy, no index, no order of arrival beyond what
 ``docs/semantics.md`` says. Expressions mean what ``plan/functions.py`` states in words (``reference_functions.py``).
-Cost: a join of n streams looks at every combination of their tuples, and for a window of rows at the whole stream too.
+Cost: a join of n streams grows combinations stream by stream and leaves one as soon as a condition or a window of time
+says no; with neither it looks at every combination, and for a window of rows at the whole stream too.
 
       a  ----1------3---------------6----->        WINDOW 3:        (1, 2) (3, 2) (3, 5) (6, 5)
       b  -------2----------5--------------->       WINDOW 2 ROWS:   these and (1, 5) (6, 2)
@@ -14,11 +15,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 from headrace.model import Catalog, StreamId
-from headrace.plan.expressions import ColumnRef, Expression, Literal, Value
+from headrace.plan.expressions import ColumnRef, Expression, Literal, Value, sources_of
 from headrace.plan.queries import Extent, Measure, Query
 from headrace.reference_functions import SEEING_NULLS, STRICT, cast, micros, stored
 
@@ -90,14 +90,40 @@ def answer(query: Query, catalog: Catalog, arrivals: Mapping[StreamId, Sequence[
 
 def _matches(query: Query, streams: Sequence[Sequence[Tuple]]) -> Iterator[tuple[Tuple, ...]]:
     """The combinations that are results; ``streams`` has all tuples of each source."""
-    for match in product(*streams):
-        places = tuple(one.place for one in match)
-        newest = _newest(places)
-        others = (source for source in range(len(match)) if source != newest)
-        if not all(_within(places[i], query.windows[i], places[newest], streams[i]) for i in others):
-            continue
-        if all(value(condition, _row_of(match)) is True for condition in query.conditions):
-            yield match
+    decided = [[one for one in query.conditions if _last_source(one) == source] for source in range(len(streams))]
+
+    def extended(match: tuple[Tuple, ...]) -> Iterator[tuple[Tuple, ...]]:
+        source = len(match)
+        if source == len(streams):
+            if _in_windows(query, match, streams):
+                yield match
+            return
+        for one in streams[source]:
+            longer = (*match, one)
+            if _may_grow(query, longer) and all(value(cond, _row_of(longer)) is True for cond in decided[source]):
+                yield from extended(longer)
+
+    return extended(())
+
+
+def _last_source(condition: Expression) -> int:
+    """The source with which a combination has all that the condition reads."""
+    return max(sources_of(condition), default=0)
+
+
+def _may_grow(query: Query, match: tuple[Tuple, ...]) -> bool:
+    """Whether windows of time leave hope: the newest tuple only gets newer, so what is out of its window stays out."""
+    newest_us = max(one.place.ts_us for one in match)
+    pairs = zip(match, query.windows, strict=False)
+    return all(newest_us - extent.size <= one.place.ts_us for one, extent in pairs if extent.measure is Measure.TIME)
+
+
+def _in_windows(query: Query, match: tuple[Tuple, ...], streams: Sequence[Sequence[Tuple]]) -> bool:
+    """Whether every tuple but the newest is in its window when the newest comes."""
+    places = tuple(one.place for one in match)
+    newest = _newest(places)
+    others = (source for source in range(len(match)) if source != newest)
+    return all(_within(places[i], query.windows[i], places[newest], streams[i]) for i in others)
 
 
 def _newest(places: Sequence[Place]) -> int:

@@ -123,6 +123,21 @@ def test_windows_are_read_or_refused(first: str, second: str, last: str) -> None
     assert script is None or all(len(query.windows) == len(query.sources) for query in script.queries)
 
 
+FROM_PARTS = st.sampled_from([
+    ",", ",", "JOIN", "JOIN", "CROSS JOIN", "INNER JOIN", "LEFT JOIN", "humidity", "temperature c", "humidity d",
+    "temperature e [ROWS 5]", "humidity AS f", "ON a.value < c.value", "ON TRUE", "ON a.ts = d.ts", "ON", "(", ")",
+    "USING (ts)", "[RANGE 1 s]",
+])  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(FROM_PARTS, max_size=10).map(" ".join))
+@example(", humidity b, temperature c JOIN humidity d ON a.ts = d.ts")
+def test_chains_of_joins_are_read_or_refused(streams: str) -> None:
+    script = read_or_refuse(f"SELECT a.ts FROM temperature a {streams} WHERE a.value > 1 WINDOW 1 MINUTE")
+    assert script is None or all(len(query.windows) == len(query.sources) for query in script.queries)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:

@@ -1,7 +1,8 @@
 """A bound query from a SELECT: names resolved, outputs named and typed, conditions flattened.
 
-Owns what FROM, the SELECT list, ON and WHERE mean together, and the rules a query must keep: at most two streams, a
-window for each if there are two, different output names.
+Owns what FROM, the SELECT list, ON and WHERE mean together, and the rules a query must keep: not too many streams, a
+window for each if there are several, different output names. All joins are inner joins, so commas, JOINs and the place
+of a condition (any ON, or WHERE) change nothing: a query is a list of streams and a list of conditions.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from headrace.sql.scope import Scope, ScopeEntry
 from headrace.sql.statements import SelectText
 from headrace.sql.text import Span, SqlText, suggest
 from headrace.sql.windows import bind_windows
+
+MOST_STREAMS = 16
+"""How many streams one query may join, a stream under two aliases counting twice."""
 
 _READ = frozenset(("expressions", "from_", "joins", "where"))
 
@@ -113,11 +117,11 @@ class _SelectBinder:
                     f"{kind or 'USING'} joins are not supported", self.span(join), "write JOIN stream b ON a.x = b.x"
                 )
             tables.append(join.this)
-        if len(tables) > 2:
+        if len(tables) > MOST_STREAMS:
             raise self.source.unsupported(
-                "joins of more than two streams are not supported",
-                self.span(tables[2]),
-                "write one query for each pair",
+                f"this query joins {len(tables)} streams, and {MOST_STREAMS} are the most",
+                self.span(tables[MOST_STREAMS]),
+                f"write several queries, each of {MOST_STREAMS} streams or fewer",
             )
         return tables
 
@@ -127,6 +131,12 @@ class _SelectBinder:
             raise self.source.unsupported(f"{self.source.shown(span)} is not supported in FROM", span, SHAPE)
         extra = [key for key, value in table.args.items() if value and key not in ("this", "alias")]
         alias = table.args.get("alias")
+        if extra == ["joins"]:
+            raise self.source.unsupported(
+                "a join inside a join is not supported",
+                span,
+                "write one after the other: a JOIN b ON ... JOIN c ON ...",
+            )
         if extra or (alias is not None and alias.args.get("columns")):
             raise self.source.unsupported(
                 "only a stream and its alias can stand in FROM", span, "write the stream's name and an alias"

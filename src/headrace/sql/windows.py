@@ -151,7 +151,8 @@ def _by_entry(source: SqlText, own: Sequence[WrittenWindow], entries: Sequence[S
 
 
 def _missing(source: SqlText, without: Sequence[ScopeEntry], entries: Sequence[ScopeEntry]) -> Exception:
-    names = " and ".join(str(entry.stream.name) for entry in entries)
+    *others, last = (str(entry.stream.name) for entry in entries)
+    names = f"{', '.join(others)} and {last}"
     if len(without) == len(entries):
         span = entries[0].span.to(entries[-1].span)
         return source.error(f"this query joins {names} without a window", span, "end it with WINDOW 1 MINUTE, say")
