@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.errors import PlanError
 from headrace.plan.costs import (
     JoinFacts,
-    JoinGraph,
+    CostGraph,
     Order,
     StreamFacts,
     general_cost,
@@ -219,9 +219,9 @@ def test_edges_of_one_class_count_once_and_others_multiply() -> None:
     one_class = JoinFacts(sizes, sizes, matches, dict.fromkeys(pairs, 7), frozenset())
     apart = JoinFacts(sizes, sizes, matches, {pair: at for at, pair in enumerate(pairs)}, frozenset())
     thetas = JoinFacts(sizes, sizes, matches, {}, frozenset())
-    assert JoinGraph(one_class).composites((0, 1, 2)) == pytest.approx(100)
-    assert JoinGraph(apart).composites((0, 1, 2)) == pytest.approx(10)
-    assert JoinGraph(thetas).composites((0, 1, 2)) == pytest.approx(10)
+    assert CostGraph(one_class).composites((0, 1, 2)) == pytest.approx(100)
+    assert CostGraph(apart).composites((0, 1, 2)) == pytest.approx(10)
+    assert CostGraph(thetas).composites((0, 1, 2)) == pytest.approx(10)
 
 
 def test_what_is_measured_in_both_directions_is_averaged() -> None:

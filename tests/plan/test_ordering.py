@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.errors import PlanError
 from headrace.plan.costs import (
     JoinFacts,
-    JoinGraph,
+    CostGraph,
     Order,
     StreamFacts,
     multiway_cost,
@@ -198,7 +198,7 @@ def test_search_by_sets_equals_all_orders_for_any_graph(facts: JoinFacts) -> Non
 
 @given(join_facts(least=2), st.data())
 def test_composites_do_not_depend_on_the_order(facts: JoinFacts, data: st.DataObject) -> None:
-    graph, sides = JoinGraph(facts), tuple(facts.sides)
+    graph, sides = CostGraph(facts), tuple(facts.sides)
     other = (sides[0], *data.draw(st.permutations(sides[1:])))
     assert graph.composites(sides) == pytest.approx(graph.composites(other))
 

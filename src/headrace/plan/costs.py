@@ -169,7 +169,7 @@ def order_cost(facts: JoinFacts, origin: int, order: Order) -> float:
     check_order(order, len(facts.sizes))
     if order[0] != origin:
         raise PlanError(f"an order for new tuples of side {origin} starts with it: {order}")
-    graph = JoinGraph(facts)
+    graph = CostGraph(facts)
     return sum(graph.step_cost(order[:at], order[at]) for at in range(1, len(order)))
 
 
@@ -183,7 +183,7 @@ class Edge:
     group: int | None
 
 
-class JoinGraph:
+class CostGraph:
     """Facts made ready for many questions. ``bound`` is always an origin and then other sides, these in any order."""
 
     def __init__(self, facts: JoinFacts) -> None:

@@ -26,7 +26,7 @@ from typing import TypeAlias
 
 from headrace.plan.costs import (
     JoinFacts,
-    JoinGraph,
+    CostGraph,
     Order,
     StreamFacts,
     multiway_cost,
@@ -191,16 +191,16 @@ class _Tried:
 def greedy_order(facts: JoinFacts, origin: int) -> Order:
     """5.4, different attributes: the origin first, then always the most selective predicate the join graph allows:
     the fewest matches for a composite. A cross product only where no bound side has a predicate with any other."""
-    return _greedy_from(JoinGraph(facts), (origin,))
+    return _greedy_from(CostGraph(facts), (origin,))
 
 
-def _greedy_from(graph: JoinGraph, order: Order) -> Order:
+def _greedy_from(graph: CostGraph, order: Order) -> Order:
     while len(order) < len(graph.facts.sizes):
         order = (*order, _most_selective(graph, order))
     return order
 
 
-def _most_selective(graph: JoinGraph, bound: Order) -> int:
+def _most_selective(graph: CostGraph, bound: Order) -> int:
     rest = [side for side in graph.facts.sides if side not in bound]
     joined = [side for side in rest if any(graph.facts.joined(one, side) for one in bound)]
     return min(joined or rest, key=lambda side: (graph.composites((*bound, side)), graph.accessed(bound, side), side))
@@ -209,7 +209,7 @@ def _most_selective(graph: JoinGraph, bound: Order) -> int:
 def heuristic_order(facts: JoinFacts, origin: int) -> Found:
     """For joins of too many sides to search: the greedy order, and the greedy orders after each other first step (what
     is most selective now may lead nowhere good), all improved."""
-    graph = JoinGraph(facts)
+    graph = CostGraph(facts)
 
     @cache
     def step(bound: frozenset[int], side: int) -> float:
