@@ -261,6 +261,20 @@ def test_cross_join_is_every_combination_in_the_window(evaluate: Evaluate) -> No
     assert evaluate(case) == [(0, 0, 0), (1, 0, 0), (1, 1, 0)]
 
 
+@pytest.mark.parametrize("shards", [1, 2, 4, 9])
+@pytest.mark.parametrize(
+    "joined", ["a.k = b.k AND b.k = c.k", "a.k = b.k AND b.id <= c.id", "a.id + b.id < c.id", "TRUE"]
+)
+def test_a_heavy_key_gives_each_combination_once_on_any_number_of_shards(joined: str, shards: int) -> None:
+    """Eleven of twelve tuples have one key, so wherever it is joined there is most of the work."""
+    query = f"SELECT a.id, b.id AS b, c.id AS c FROM a, b, c WHERE {joined} WINDOW 20 s"
+    rows = events(*((second, 2 if second == 5 else 1) for second in range(12)))
+    case = case_of(query, a=rows, b=rows, c=rows)
+    answer = by_reference(case)
+    assert len(answer) > 200
+    assert on_shards(shards, Way(blocks=(5, 3, 7), lags=(0, 2, 1)))(case) == answer
+
+
 # --- a stream with itself
 
 
