@@ -24,12 +24,13 @@ from hypothesis import strategies as st
 from local_host import LocalHost
 from strategies import EPOCH, PRICE, RATE, SECOND_US, WINDOWS_S, at, windows
 
+from headrace.config import JOIN_METHODS
 from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.cutting import BlockCut
 from headrace.engine.output import Cut
 from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.policy import POLICIES
-from headrace.engine.shard import JOIN_METHODS, Shard, ShardOptions
+from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.state import names_in
 from headrace.model import (
     BIGINT,
@@ -351,6 +352,8 @@ class Way:
     restoring: bool = False
     probes: int | None = None
     backlog_rows: int | None = None
+    seed: int | None = None
+    """For the join orders."""
 
 
 @st.composite
@@ -365,6 +368,7 @@ def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3), *, budgets: bool = 
         draw(st.sampled_from(tuple(POLICIES))),
         draw(st.sampled_from(tuple(JOIN_METHODS))),
         block,
+        draw(st.sampled_from((0, 0, SECOND_US, 3 * SECOND_US))),
     )
     return Way(
         tuple(draw(st.lists(st.sampled_from((1, 1, 2, 3, 7, 1000)), min_size=1, max_size=3))),
@@ -374,6 +378,7 @@ def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3), *, budgets: bool = 
         draw(st.booleans()),
         draw(st.sampled_from((None, 1, 2, 5, 20))) if budgets else None,
         draw(st.sampled_from((None, 3, 10))),
+        draw(st.integers(0, 99)),
     )
 
 
@@ -413,6 +418,7 @@ def host_for(case: Case, way: Way) -> LocalHost:
         restoring=way.restoring,
         probes=way.probes,
         backlog_rows=way.backlog_rows,
+        seed=way.seed,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Catalog
 from headrace.plan.queries import Query
 from headrace.plan.sharing import SharedPlan, share
+from tests.orders import drawn_orders
 
 
 @dataclass
@@ -52,7 +54,9 @@ class LocalHost:
         restoring: bool = False,
         probes: int | None = None,
         backlog_rows: int | None = None,
+        seed: int | None = None,
     ) -> None:
+        self._draw = None if seed is None else random.Random(seed)
         self.probes = probes
         self.backlog_rows = backlog_rows
         self.options = options or ShardOptions()
@@ -63,6 +67,7 @@ class LocalHost:
         self.restoring = restoring
         self._order = 0
         self._set_plan(share(catalog, tuple(queries)))
+        self._draw_orders()
         self.shards = [Shard(self.plan, self.options) for _ in self.stores]
 
     def _set_plan(self, plan: SharedPlan) -> None:
@@ -71,6 +76,10 @@ class LocalHost:
             self.results.setdefault(query, [])
             self.counts.setdefault(query, 0)
 
+    def _draw_orders(self) -> None:
+        if self._draw is not None:
+            self.options = drawn_orders(self.options, self.plan, self._draw)
+
     def change(self, catalog: Catalog, queries: Iterable[Query]) -> None:
         """A restart with another set of queries."""
         manifests = [shard.manifest() for shard in self.shards]
@@ -78,6 +87,7 @@ class LocalHost:
         self._restore(manifests)
 
     def _restore(self, manifests: list[bytes]) -> None:
+        self._draw_orders()
         pairs = zip(manifests, self.stores, strict=True)
         self.shards = [Shard.restore(self.plan, self.options, told, store) for told, store in pairs]
 

@@ -16,6 +16,8 @@ from typing import Any
 from headrace.errors import SettingError
 from headrace.model import format_duration
 
+JOIN_METHODS = ("hybrid", "index", "eager", "lazy", "general", "naive")
+
 DURATION_UNITS_US = {
     "us": 1, "usec": 1, "microsecond": 1,
     "ms": 1_000, "msec": 1_000, "millisecond": 1_000, "milli": 1_000,
@@ -76,6 +78,27 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
         return text.lower()
 
     return parse
+
+
+def _or_word(word: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """What ``parse`` takes, or a word for nothing in particular."""
+
+    def parse_either(text: str) -> Any:
+        if text.strip().lower() == word:
+            return None
+        try:
+            return parse(text)
+        except SettingError as error:
+            raise SettingError(f"{error}, or {word}") from None
+
+    return parse_either
+
+
+def _share(text: str) -> float:
+    match = re.fullmatch(r"\s*(0?\.\d+|0|1(?:\.0*)?)\s*", text)
+    if match is None:
+        raise SettingError(f"{text!r} is not allowed: write a share from 0 to 1, such as 0.2")
+    return float(match.group(1))
 
 
 def _path(text: str) -> str:
@@ -212,7 +235,37 @@ class Settings:
         "rows; by default all that a micro-batch releases",
     )
     join_method: str = _setting(
-        "index", _one_of("index", "nested_loops"), "how partners are found; the answers are the same"
+        "hybrid",
+        _one_of(*JOIN_METHODS),
+        "how partners are found; the answers are the same: hybrid (an index where there is one, else a scan), index "
+        "(a join that would scan is refused), or by scans alone, as eager, lazy, general or naive nested loops",
+    )
+    index_buckets: int | None = _setting(
+        None,
+        _or_word("auto", _whole(1, 10**6)),
+        "into how many buckets the keys of a window's segment are put; auto: each key is its own",
+        lambda value: "auto" if value is None else str(value),
+    )
+    reevaluate_us: int = _setting(
+        0,
+        parse_duration,
+        "the stretch of event time whose tuples are joined together (the papers' tau); 0 seconds: all that each "
+        "micro-batch completes",
+        format_duration,
+    )
+    expire_us: int | None = _setting(
+        None,
+        _or_word("auto", parse_duration),
+        "the stretch of event time after which tuples that left their windows are let go; 0 seconds: in each "
+        "micro-batch; auto: as the windows and rates suggest",
+        lambda value: "auto" if value is None else format_duration(value),
+    )
+    order_switch: float | None = _setting(
+        0.2,
+        _or_word("none", _share),
+        "the share by which another join order must be cheaper, by what is measured, to be taken while running; none: "
+        "orders stay as they are",
+        lambda value: "none" if value is None else str(value),
     )
     compression: str = _setting(
         "snappy", _one_of("snappy", "zstd", "lz4", "none"), "codec of the Parquet files written"

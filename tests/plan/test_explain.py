@@ -50,7 +50,7 @@ def test_plan_reads_as_in_the_golden_file(name: str) -> None:
         ({"policy": "SWF", "budget": "1 s"}, "order         smallest window first (SWF), 1 second a micro-batch"),
         ({"budget": "5000"}, "order         maximum query throughput (MQT), 5000 probes a micro-batch"),
         ({}, "method        index of sorted keys"),
-        ({"join_method": "nested_loops"}, "method        nested loops"),
+        ({"join_method": "eager"}, "method        eager nested loops: new tuples first, whole windows scanned"),
     ],
 )
 def test_the_settings_that_decide_how_a_join_runs_are_shown(given: dict[str, str], line: str) -> None:

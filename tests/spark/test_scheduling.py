@@ -43,7 +43,7 @@ def until(run: Run, is_so: Callable[[], bool], seconds: float = 90) -> None:
         assert time.monotonic() < deadline, run.stats()
 
 
-@pytest.mark.parametrize(("policy", "method"), [("lwo", "index"), ("swf", "nested_loops"), ("mqt", "index")])
+@pytest.mark.parametrize(("policy", "method"), [("lwo", "index"), ("swf", "eager"), ("mqt", "index")])
 def test_a_budget_delays_and_changes_nothing(spark: SparkSession, tmp_path: Path, policy: str, method: str) -> None:
     both = feeds(tmp_path)
     program = (

@@ -34,7 +34,7 @@ class Sides:
 
     spaces: tuple[Space, Space]
     measures: tuple[Measure, Measure] = (Measure.TIME, Measure.TIME)
-    find: KeySearch = key_ranges
+    finds: tuple[KeySearch, KeySearch] = (key_ranges, key_ranges)
     is_resumed: bool = False
     """Whether the new tuples have been scanned before: then they are among the held ones too."""
 
@@ -138,7 +138,7 @@ def _key_matches(sides: Sides, side: int) -> Iterator[KeyMatches]:
     in_time = measure is Measure.TIME
     for run in probed.runs:
         clock = run.segment.clock(measure)
-        low, high = sides.find(run.segment.keys, keys)
+        low, high = sides.finds[1 - side](run.segment.keys, keys)
         if in_time:
             ahead = _is_ahead(run, new) and not sides.is_resumed
             yield KeyMatches(clock, probes, run.span_us, low, high, ahead)
@@ -146,7 +146,7 @@ def _key_matches(sides: Sides, side: int) -> Iterator[KeyMatches]:
             yield KeyMatches(clock, probes, None, low, bisect_within(clock, low, high, probes))
     if probed.new is not None and not sides.is_resumed:
         own = probed.new.segment
-        low, high = sides.find(own.keys, keys)
+        low, high = sides.finds[1 - side](own.keys, keys)
         before = bisect_within(probed.new.ranks, low, high, new.ranks + int(sides.is_self and side == 0 and in_time))
         clock = own.clock(measure)
         if in_time:

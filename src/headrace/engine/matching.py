@@ -11,6 +11,8 @@ O(matches).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from headrace.engine.keys import Int64s
@@ -41,6 +43,44 @@ def compared_ranges(keys: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
         low[some] = (keys < probes[some, None]).sum(axis=1)
         high[some] = low[some] + (keys == probes[some, None]).sum(axis=1)
     return low, high
+
+
+def bucketed_ranges(buckets: int) -> Callable[[Int64s, Int64s], tuple[Int64s, Int64s]]:
+    """The same by an index of so many buckets: a probe is compared with every row of its bucket.
+
+    >>> bucketed_ranges(2)(np.array([7, 7, 9, 9, 9, 11]), np.array([7, 8, 9]))
+    (array([0, 2, 2]), array([2, 2, 5]))
+    """
+
+    def find(keys: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
+        if not len(keys):
+            return key_ranges(keys, probes)
+        firsts = keys[np.arange(buckets) * len(keys) // buckets]
+        starts = np.unique(np.searchsorted(keys, firsts, side="left"))
+        ends = np.append(starts[1:], len(keys))
+        bucket = np.maximum(np.searchsorted(keys[starts], probes, side="right") - 1, 0)
+        low, high = starts[bucket], np.empty(len(probes), dtype=np.int64)
+        sizes = ends[bucket] - low
+        for some in _together(sizes):
+            rows = expand_ranges(low[some], sizes[some])
+            begins = np.cumsum(sizes[some]) - sizes[some]
+            compared = np.repeat(probes[some], sizes[some])
+            low[some] += np.add.reduceat(keys[rows] < compared, begins, dtype=np.int64)
+            high[some] = low[some] + np.add.reduceat(keys[rows] == compared, begins, dtype=np.int64)
+        return low, high
+
+    return find
+
+
+def _together(sizes: Int64s) -> Iterator[slice]:
+    """Stretches of probes with about ``COMPARED_TOGETHER`` comparisons; at least one each."""
+    total = np.cumsum(sizes)
+    begin = 0
+    while begin < len(sizes):
+        reached = int(total[begin - 1]) if begin else 0
+        end = max(int(np.searchsorted(total, reached + COMPARED_TOGETHER, side="right")), begin + 1)
+        yield slice(begin, end)
+        begin = end
 
 
 def bisect_within(values: Int64s, low: Int64s, high: Int64s, bounds: Int64s, rows: np.ndarray | None = None) -> Int64s:

@@ -22,7 +22,6 @@ from functools import cached_property
 import numpy as np
 
 from headrace.engine.keys import Int64s
-from headrace.engine.matching import key_ranges
 from headrace.engine.products import ProductScan, merged_products
 from headrace.engine.spaces import KeySearch, Matches, Reach, Space, tie_order
 from headrace.engine.steps import steps_of
@@ -43,7 +42,7 @@ class MultiJoin:
     measures: tuple[Measure, ...]
     graph: JoinGraph
     orders: tuple[tuple[int, ...], ...]
-    find: KeySearch = key_ranges
+    finds: tuple[KeySearch, ...]
     is_resumed: bool = False
     """Whether the new tuples have been scanned before: then they are among the held ones too."""
 
@@ -95,7 +94,7 @@ class MultiJoin:
         return all(order[0] == origin for origin, order in enumerate(self.orders))
 
     def _product_scan(self, origin: int) -> ProductScan:
-        return ProductScan(self.spaces, self.measures, self.orders[origin], self.find, self.is_resumed)
+        return ProductScan(self.spaces, self.measures, self.orders[origin], self.finds, self.is_resumed)
 
     def _ranks(self, origin: int) -> Int64s:
         new = self.spaces[origin].new
@@ -128,7 +127,7 @@ class MultiJoin:
         parts: list[Partial] = []
         for ages in self._ages(origin, reach):
             meeting = NewestFirst(origin, ages, new_sides=not self.is_resumed)
-            parts += Walk(self.spaces, self.measures, steps, self.find, meeting).results(start)
+            parts += Walk(self.spaces, self.measures, steps, self.finds, meeting).results(start)
         return self._gathered(origin, parts)
 
     def _gathered(self, origin: int, parts: Sequence[Partial]) -> Matches:
@@ -174,7 +173,7 @@ class MultiJoin:
         for origin in self._origins:
             order = (origin, *(side for side in self.orders[origin] if side != origin))
             meeting = AnyNewest(origin, max(reach.upto))
-            walk = Walk(self.spaces, self.measures, steps_of(self.graph, order), self.find, meeting)
+            walk = Walk(self.spaces, self.measures, steps_of(self.graph, order), self.finds, meeting)
             start = self.spaces[origin].new_base + np.arange(len(self._ranks(origin)))
             found.append(self._gathered(origin, list(walk.results(Partial({origin: start}, len(start))))))
         together = self._dated(_together(found), reach)

@@ -12,7 +12,7 @@ so the turns follow from heartbeats alone: they are the same on every shard.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -41,12 +41,14 @@ from headrace.engine.output import (
 )
 from headrace.engine.policy import JoinPolicy, LargestWindowOnly, ScanLevel, Turn, policy_for
 from headrace.engine.releasing import released_from, still_held
+from headrace.engine.sampling import measure
 from headrace.engine.segments import KEY, PLACE, Layout, Segment, int64s_of, seen_column
 from headrace.engine.spaces import Block, KeySearch, Matches, NewRows, Reach, Space, make_block
 from headrace.engine.waiting import Counted, Released, WaitingRows
 from headrace.engine.window import Collected, Serial, WindowStore
 from headrace.model import QueryId, TypeKind
 from headrace.plan.expressions import ColumnRef, Expression
+from headrace.plan.facts import Measured
 from headrace.plan.joingraph import KeyForm
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import Delivery, Group, Input, Member, Sizes, expression_text
@@ -113,10 +115,15 @@ class OperatorOptions:
 
     cut: Cut = Cut.BANDS
     policy: type[JoinPolicy] = LargestWindowOnly
-    find: KeySearch = key_ranges
+    finds: Callable[[str, int], tuple[KeySearch, ...]] = lambda _, sides: (key_ranges,) * sides
+    """For a group with so many sides, how partners are found on each."""
     block: BlockCut = field(default_factory=BlockCut)
     orders: Mapping[str, Orders] = field(default_factory=dict)
     """By group, the order of the sides for new tuples of each; a group without: as the plan has them."""
+    reevaluate_us: int = 0
+    """Tuples are joined when progress has passed the end of their stretch of so much time; 0: at once."""
+    expiry_us: Mapping[str, int] = field(default_factory=dict)
+    """By group, after how much time tuples that left are let go; a group without: at once."""
 
 
 Orders: TypeAlias = tuple[tuple[int, ...], ...]
@@ -163,6 +170,7 @@ class GroupOperator:
         """Makes blocks of what is due at ``progress``; a single stream's rows go straight through."""
         if progress is None:
             return
+        progress = self._evaluated(progress)
         if not self.group.is_join:
             for part, released in enumerate(self.inputs[0].release(progress)[0]):
                 yield from (_in_part(one, part) for one in self._select(released))
@@ -174,6 +182,13 @@ class GroupOperator:
         self.heard.lately = False
         if moved and progress != END_OF_TIME:
             self.progress = progress
+
+    def _evaluated(self, progress: Place) -> Place:
+        """How far tuples are taken in: lazily, to the end of the last stretch that progress has passed."""
+        span_us = self._options.reevaluate_us
+        if not span_us or progress == END_OF_TIME or not self.group.is_join:
+            return progress
+        return Place(progress.ts_us // span_us * span_us - 1, END_OF_TIME.position)
 
     def _prune(self) -> None:
         """Lets blocks go that no query waits for any more."""
@@ -371,10 +386,15 @@ class GroupOperator:
             for index, (state, new) in enumerate(zip(self.inputs, block.inputs, strict=True))
         ]
         spaces = tuple(shared[index] for index in self.group.sides)
-        measures, find = self.group.measures, self._options.find
+        measures = self.group.measures
         if self.group.graph is not None:
-            return MultiJoin(spaces, measures, self.group.graph, self._orders, find, is_resumed)
-        return Sides((spaces[0], spaces[1]), (measures[0], measures[1]), find, is_resumed)
+            return MultiJoin(spaces, measures, self.group.graph, self._orders, self._finds, is_resumed)
+        finds = (self._finds[0], self._finds[1])
+        return Sides((spaces[0], spaces[1]), (measures[0], measures[1]), finds, is_resumed)
+
+    @cached_property
+    def _finds(self) -> tuple[KeySearch, ...]:
+        return self._options.finds(self.group.signature, len(self.group.sides))
 
     @cached_property
     def _orders(self) -> Orders:
@@ -413,6 +433,16 @@ class GroupOperator:
             if found.any():
                 yield EmitCount(queries, int(found.sum()), weighted_arrivals(found, block.arrived_us))
 
+    def measured(self) -> Measured | None:
+        """What a multi-way join is like now, for choosing its orders."""
+        if self.group.graph is None:
+            return None
+        spaces = tuple(
+            Space(state.window.runs, None, state.window.layout, index, state.position)
+            for index, state in enumerate(self.inputs)
+        )
+        return measure(self.group.graph, spaces)
+
     # --- settling
 
     def settle(self, reached_us: Sequence[int | None]) -> Iterator[Effect]:
@@ -445,7 +475,12 @@ class GroupOperator:
             if all(cutoff != (None, None) for cutoff in cutoffs):
                 times = [cutoff_us for cutoff_us, _ in cutoffs if cutoff_us is not None]
                 places = [place for _, place in cutoffs if place is not None]
-                state.window.expire_before(min(times, default=None), min(places, default=None))
+                state.window.expire_before(self._floored(min(times, default=None)), min(places, default=None))
+
+    def _floored(self, cutoff_us: int | None) -> int | None:
+        """A cut-off in time, at the start of the stretch that it is in."""
+        span_us = self._options.expiry_us.get(self.group.signature, 0)
+        return cutoff_us // span_us * span_us if span_us and cutoff_us is not None else cutoff_us
 
     def _oldest_us(self, index: int, reached_us: int | None) -> int | None:
         """The oldest tuple of an input that may still probe."""

@@ -82,13 +82,13 @@ class ProductScan:
         spaces: Sequence[Space],
         measures: Sequence[Measure],
         order: Sequence[int],
-        find: KeySearch,
+        finds: Sequence[KeySearch],
         is_resumed: bool,
     ) -> None:
         self._spaces = spaces
         self._measures = measures
         self._origin, *self._others = order
-        self._find = find
+        self._finds = finds
         self._is_resumed = is_resumed
         new = spaces[self._origin].new
         assert new is not None
@@ -127,7 +127,7 @@ class ProductScan:
         keys = self._new.segment.keys[rows]
         starts, lengths = [], []
         for segment, base, span in probed.pieces(new=not self._is_resumed):
-            low, high = self._within(segment, keys, bounds, span if measure is Measure.TIME else None, measure)
+            low, high = self._within(side, segment, keys, bounds, span)
             starts.append(low + base)
             lengths.append(high - low)
         if not starts:
@@ -136,15 +136,12 @@ class ProductScan:
         return Ranges(np.stack(starts, axis=1), np.stack(lengths, axis=1))
 
     def _within(
-        self,
-        segment: Segment,
-        keys: Int64s,
-        bounds: tuple[Int64s, Int64s],
-        span: tuple[int, int] | None,
-        measure: Measure,
+        self, side: int, segment: Segment, keys: Int64s, bounds: tuple[Int64s, Int64s], span: tuple[int, int] | None
     ) -> tuple[Int64s, Int64s]:
-        low, high = self._find(segment.keys, keys)
-        return cut_range(IndexView(segment.keys), segment.clock(measure), low, high, bounds, span)
+        low, high = self._finds[side](segment.keys, keys)
+        measure = self._measures[side]
+        spanned = span if measure is Measure.TIME else None
+        return cut_range(IndexView(segment.keys), segment.clock(measure), low, high, bounds, spanned)
 
 
 def merged_products(products: Sequence[Product], together: int) -> Iterator[Matches]:

@@ -15,7 +15,7 @@ Invariants (``validate``): no waiting row is at or before its group's progress; 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,8 +35,8 @@ from headrace.engine.events import (
     StreamsEnded,
 )
 from headrace.engine.keys import Int64s
-from headrace.engine.matching import compared_ranges, key_ranges
-from headrace.engine.operators import END_OF_TIME, GroupOperator, InputState, OperatorOptions, Place
+from headrace.engine.matching import bucketed_ranges, compared_ranges, key_ranges
+from headrace.engine.operators import END_OF_TIME, GroupOperator, InputState, OperatorOptions, Orders, Place
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
 from headrace.engine.segments import NUMBER, REPORTED, int64s_of, times_of
@@ -46,6 +46,8 @@ from headrace.engine.waiting import SEAT, without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
 from headrace.model import StreamId
+from headrace.plan.facts import Measured
+from headrace.plan.methods import SCANNING
 from headrace.plan.sharing import Group, SharedPlan
 
 STATE_VERSION = 3
@@ -68,9 +70,6 @@ class Holdings:
     output_bytes: int = 0
 
 
-JOIN_METHODS: dict[str, KeySearch] = {"index": key_ranges, "nested_loops": compared_ranges}
-
-
 @dataclass(frozen=True, slots=True)
 class ShardOptions:
     """How a shard works; none of it changes an answer."""
@@ -78,11 +77,31 @@ class ShardOptions:
     cut: Cut = Cut.BANDS
     merge_fanout: int = 4
     policy: str = "lwo"
-    method: str = "index"
+    method: str = "hybrid"
     block: BlockCut = field(default_factory=BlockCut)
+    reevaluate_us: int = 0
+    expiry_us: Mapping[str, int] = field(default_factory=dict)
+    buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By group, how many buckets the keys of each side's segments are put into; a group without: each key its own."""
+    orders: Mapping[str, Orders] = field(default_factory=dict)
 
     def for_operators(self) -> OperatorOptions:
-        return OperatorOptions(self.cut, POLICIES[self.policy], JOIN_METHODS[self.method], self.block)
+        return OperatorOptions(
+            self.cut,
+            POLICIES[self.policy],
+            self._finds,
+            self.block,
+            self.orders,
+            self.reevaluate_us,
+            self.expiry_us,
+        )
+
+    def _finds(self, group: str, sides: int) -> tuple[KeySearch, ...]:
+        if self.method in SCANNING:
+            return (compared_ranges,) * sides
+        if group in self.buckets:
+            return tuple(bucketed_ranges(count) for count in self.buckets[group])
+        return (key_ranges,) * sides
 
 
 class Shard:
@@ -215,6 +234,11 @@ class Shard:
         """By group, the tuples here that wait to scan each window next."""
         return {signature: one.backlog() for signature, one in self._operators.items() if one.group.is_join}
 
+    def measured(self) -> dict[str, Measured]:
+        """By group, what its multi-way join is like now."""
+        found = {signature: operator.measured() for signature, operator in self._operators.items()}
+        return {signature: one for signature, one in found.items() if one is not None}
+
     def manifest(self) -> bytes:
         """All but the segments' contents, as JSON."""
         groups = {signature: operator_to_json(operator) for signature, operator in self._operators.items()}
@@ -266,7 +290,7 @@ class Shard:
                     rising = (keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & (ts_us[1:] >= ts_us[:-1]))
                     if not np.all(rising) or run.rows < run.live_rows:
                         raise InvariantError(f"run {run.name} is not sorted or lacks rows")
-                first_us, progress = state.waiting.first_us, self._progress(operator)
+                first_us, progress = state.waiting.first_us, operator.progress
                 if None not in (first_us, progress) and Place(first_us, state.position) <= progress:  # type: ignore[arg-type,operator]
                     raise InvariantError(f"rows of {state.input.stream} wait that progress has passed")
                 for piece in state.waiting.pieces:

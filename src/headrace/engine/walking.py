@@ -138,7 +138,7 @@ class Walk:
     spaces: tuple[Space, ...]
     measures: tuple[Measure, ...]
     steps: tuple[Step, ...]
-    find: KeySearch
+    finds: tuple[KeySearch, ...]
     meeting: Meeting
 
     def results(self, start: Partial, done: int = 1) -> Iterator[Partial]:
@@ -182,7 +182,7 @@ class Walk:
             view = segment.index(step.key.index)
             probing = self.spaces[step.key.bound_side]
             keys = probing.key_numbers(step.key.bound_index, partial.addresses[step.key.bound_side])
-            low, high = self.find(view.keys, keys)
+            low, high = self.finds[step.side](view.keys, keys)
             in_time = self.measures[step.side] is Measure.TIME
             return (
                 (low, high) if bounds is None else cut_range(view, clock, low, high, bounds, span if in_time else None)
@@ -237,9 +237,9 @@ class Walk:
             return partial
         if step.side == self.meeting.origin or step.access in (Access.RANGE, Access.ALL):
             bounds = self.meeting.bounds(self, partial, side)
-            assert bounds is not None
-            clock = self._clock(side, partial.addresses[side])
-            partial = partial.where((clock >= bounds[0]) & (clock < bounds[1]))
+            if bounds is not None:
+                clock = self._clock(side, partial.addresses[side])
+                partial = partial.where((clock >= bounds[0]) & (clock < bounds[1]))
         apart = self.meeting.is_apart(self, partial, side)
         return partial if apart is None else partial.where(apart)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from headrace.config import Settings
 from headrace.model import QueryId, format_duration
+from headrace.plan.explain_joins import join_lines, side_names
+from headrace.plan.joinplans import JoinPlan, plan_joins
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import (
     Delivery,
@@ -20,11 +22,21 @@ from headrace.plan.sharing import (
 )
 
 
-def explain(plan: SharedPlan, settings: Settings, queries: Sequence[QueryId] | None = None) -> str:
-    """The groups that hold these queries (all by default), one block of lines each."""
+def explain(
+    plan: SharedPlan,
+    settings: Settings,
+    queries: Sequence[QueryId] | None = None,
+    joins: Mapping[str, JoinPlan] | None = None,
+) -> str:
+    """The groups that hold these queries (all by default), one block of lines each. ``joins``: how multi-way joins are
+    carried out; by default as planned before the first tuple."""
     wanted = set(plan.queries if queries is None else queries)
     groups = [group for group in plan.groups if wanted & set(_queries(group))]
-    blocks = ["\n".join(_group_lines(plan, number, group, settings)) for number, group in enumerate(groups, 1)]
+    planned = plan_joins(plan, settings) | dict(joins or {})
+    blocks = [
+        "\n".join(_group_lines(plan, number, group, settings, planned.get(group.signature)))
+        for number, group in enumerate(groups, 1)
+    ]
     return "\n\n".join([_head(groups, settings.shards), *blocks]) + "\n"
 
 
@@ -41,14 +53,19 @@ def _counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def _group_lines(plan: SharedPlan, number: int, group: Group, settings: Settings) -> Iterator[str]:
+def _group_lines(
+    plan: SharedPlan, number: int, group: Group, settings: Settings, join: JoinPlan | None
+) -> Iterator[str]:
     names = side_names(group)
     kind = "window join" if group.is_join else "scan"
     yield f"group {number}: {kind} {group.signature}"
     if group.is_join:
         yield f"  order         {_order_text(settings)}"
         yield f"  method        {_method_text(group, settings)}"
-    yield f"  partitioning  {_partitioning(group, settings.shards)}"
+    if join is None:
+        yield f"  partitioning  {_partitioning(group, settings.shards)}"
+    else:
+        yield from join_lines(group, join, settings, names)
     if group.is_join:
         yield (
             "  bands         " + " | ".join(_bands(group))
@@ -79,24 +96,23 @@ def _order_text(settings: Settings) -> str:
 
 
 def _method_text(group: Group, settings: Settings) -> str:
-    if not group.inputs[0].keys:
-        return "every pair in the window (no equality to find partners by)"
-    return "index of sorted keys" if settings.join_method == "index" else "nested loops"
+    is_indexed = group.graph is None and settings.join_method == "hybrid"
+    return METHOD_TEXTS["index" if is_indexed else settings.join_method]
 
 
-def side_names(group: Group) -> list[str]:
-    """What EXPLAIN calls the sides: their streams, numbered when both are the same."""
-    streams = [group.input_of(side).stream for side in range(len(group.sides))]
-    if len(set(streams)) == len(streams):
-        return [str(stream) for stream in streams]
-    return [f"{stream}#{number}" for number, stream in enumerate(streams, 1)]
+METHOD_TEXTS = {
+    "hybrid": "hybrid: an index where there is one, a scan where not",
+    "index": "index of sorted keys",
+    "eager": "eager nested loops: new tuples first, whole windows scanned",
+    "lazy": "lazy nested loops: new tuples of a stretch of time first, whole windows scanned",
+    "general": "general lazy nested loops: new tuples wherever it is best, whole windows scanned",
+    "naive": "naive nested loops: one order for all, whole windows scanned",
+}
 
 
 def _partitioning(group: Group, shards: int) -> str:
     if not group.is_join:
         return f"rows dealt over {_counted(shards, 'shard')}"
-    if not group.inputs[0].keys:
-        return "one shard: no equality to split by"
     keys = [", ".join(expression_text(key) for key in group.input_of(side).keys) for side in (0, 1)]
     key = keys[0] if keys[0] == keys[1] else " = ".join(keys)
     return f"hash of {key} over {_counted(shards, 'shard')}, no copies"
@@ -114,7 +130,7 @@ def _bands(group: Group) -> Iterator[str]:
 
 
 def _is_nested(group: Group) -> bool:
-    """Whether each window lies within the next larger one, on both sides."""
+    """Whether each window lies within the next larger one, on every side."""
     return all(
         small <= large for one, other in pairwise(group.windows) for small, large in zip(one, other, strict=True)
     )

@@ -88,8 +88,8 @@ class JoinGraph:
     """What is left to check, each as soon as its sides are bound."""
     indexes: tuple[tuple[Index, ...], ...]
     """By side; the first is the order of its rows, a side without any is in time order."""
-    conditions: tuple[Expression, ...]
-    """All join conditions, in an order and direction of their own."""
+    others: tuple[Expression, ...]
+    """The conditions that made no class, in an order and direction of their own."""
 
     @property
     def sides(self) -> range:
@@ -137,8 +137,22 @@ def join_graph(streams: Sequence[StreamId], conditions: Sequence[Expression]) ->
         ranges,
         (*(condition for pairs in verified for condition in pairs), *left),
         tuple(tuple(one) for one in indexes),
-        tuple(conditions),
+        tuple(left),
     )
+
+
+def graph_text(graph: JoinGraph, names: Sequence[str]) -> str:
+    """The predicates: the same text for all ways to write them."""
+    classes = [
+        " = ".join(key_text(names[side], key) for side, key in zip(one.sides, one.keys, strict=True))
+        for one in graph.classes
+    ]
+    others = sorted(render(one, lambda ref: f"{names[ref.source]}.{ref.name}") for one in graph.others)
+    return " AND ".join([*classes, *others])
+
+
+def key_text(name: str, key: Sequence[Expression]) -> str:
+    return f"{name}({', '.join(map(_text, key))})"
 
 
 def _directed(condition: Expression) -> Expression:

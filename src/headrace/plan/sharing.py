@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 from headrace.errors import PlanError
 from headrace.model import BOOLEAN, Catalog, Column, Options, QueryId, Schema, StreamId
 from headrace.plan.expressions import Call, ColumnRef, Expression, columns_of, render, rewrite, sources_of
-from headrace.plan.joingraph import Index, JoinGraph, KeyForm, alone, join_graph, key_form, on_side
+from headrace.plan.joingraph import Index, JoinGraph, KeyForm, alone, graph_text, join_graph, key_form, on_side
 from headrace.plan.queries import Measure, Output, Query
 from headrace.plan.sinks import check_shared
 
@@ -246,12 +246,12 @@ def _multiway(query: Query, order: tuple[int, ...]) -> _Canonical:
     joining = [one for one in arranged.conditions if len(sources_of(one)) > 1]
     graph = join_graph(arranged.streams, joining)
     names = _names(arranged.streams)
-    predicates = sorted(expression_text(one, names) for one in graph.conditions)
+    predicates = graph_text(graph, names)
     signature = _signature(names, (), arranged.measures)
     ties = tuple(order.index(source) for source in range(len(order)))
     return replace(
         arranged,
-        signature=" on ".join([signature, " AND ".join(predicates)]) if predicates else signature,
+        signature=f"{signature} on {predicates}" if predicates else signature,
         conditions=tuple(one for one in arranged.conditions if len(sources_of(one)) <= 1),
         graph=graph,
         ties=ties if len(ties) > 2 and list(ties) != sorted(ties) else (),

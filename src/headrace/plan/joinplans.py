@@ -1,0 +1,118 @@
+"""How a multi-way join is carried out: the orders for new tuples of each side, the grid of cells, what upkeep costs.
+
+Owns :class:`JoinPlan` and ``plan_join``, which makes one of what is known: declared before a run, measured while it
+goes on. None of it is in a group's signature: a plan may change between micro-batches without changing an answer (but
+for the grid, which decides where tuples are held: it stays what it was when the group came).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.config import Settings
+from headrace.errors import PlanError
+from headrace.model import Catalog
+from headrace.plan.costs import JoinFacts, Order, StreamFacts, order_cost
+from headrace.plan.facts import declared_facts
+from headrace.plan.hypercube import Grid, choose_grid
+from headrace.plan.methods import SCANNING, choices_for, orders_for
+from headrace.plan.ordering import Choice
+from headrace.plan.queries import Measure
+from headrace.plan.sharing import Group, SharedPlan
+from headrace.plan.upkeep import bucket_shares, expiry_interval
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """What is known of a join, and what was chosen by it. ``choices`` are the best orders with new tuples first."""
+
+    facts: JoinFacts
+    orders: tuple[Order, ...]
+    choices: tuple[Choice, ...]
+    grid: Grid
+
+
+def plan_joins(plan: SharedPlan, settings: Settings, grids: Mapping[str, Grid] | None = None) -> dict[str, JoinPlan]:
+    """By signature, the multi-way joins of a plan as far as they can be planned before the first tuple."""
+    return {
+        group.signature: plan_join(group, plan.catalog, settings, (grids or {}).get(group.signature))
+        for group in plan.groups
+        if group.graph is not None
+    }
+
+
+def plan_join(group: Group, catalog: Catalog, settings: Settings, grid: Grid | None = None) -> JoinPlan:
+    assert group.graph is not None
+    facts = declared_facts(group, catalog)
+    return JoinPlan(
+        facts,
+        orders_for(settings.join_method, facts, settings.reevaluate_us / 1e6),
+        choices_for(settings.join_method, facts),
+        grid or choose_grid(group.graph, facts.sizes, settings.shards),
+    )
+
+
+def expiry_us(group: Group, settings: Settings, facts: JoinFacts | None) -> int:
+    """After how much event time tuples that left their windows are let go.
+
+    Sorted segments are dropped whole, by one comparison each, so that is done in each micro-batch. Where buckets or
+    whole windows are gone through, it pays to wait (section 6.4)."""
+    if settings.expire_us is not None:
+        return settings.expire_us
+    is_sorted = settings.join_method not in SCANNING and settings.index_buckets is None
+    if is_sorted or facts is None or Measure.ROWS in group.measures:
+        return 0
+    return round(expiry_interval(stream_facts(settings, facts)) * 1e6)
+
+
+def buckets_of(group: Group, settings: Settings, facts: JoinFacts | None) -> tuple[int, ...] | None:
+    """How many buckets each side's keys are put into: ``index_buckets`` a side on average, more for larger windows
+    (section 6.5)."""
+    if settings.index_buckets is None:
+        return None
+    if facts is None:
+        return (settings.index_buckets,) * len(group.sides)
+    total = settings.index_buckets * len(group.sides)
+    return bucket_shares(stream_facts(settings, facts), total)
+
+
+def stream_facts(settings: Settings, facts: JoinFacts) -> tuple[StreamFacts, ...]:
+    """The facts as the paper has them: distinct values are what the partners of a tuple leave of a window."""
+    found = []
+    for side in facts.sides:
+        rate, size = max(facts.rates[side], 1e-9), max(facts.sizes[side], 1e-9)
+        partners = [found for (_, other), found in facts.matches.items() if other == side and found]
+        distinct = max(1.0, size / max(partners, default=1.0))
+        buckets = 1.0 if settings.join_method in SCANNING else min(distinct, float(settings.index_buckets or distinct))
+        found.append(StreamFacts(rate, size / rate, distinct, max(1.0, buckets)))
+    return tuple(found)
+
+
+def check_method(plan: SharedPlan, settings: Settings) -> None:
+    """Refuses a method that cannot do what is asked of it."""
+    if settings.join_method in ("lazy", "general") and not settings.reevaluate_us:
+        raise PlanError(
+            f"setting join_method: {settings.join_method} joins tuples of a stretch of time together: "
+            "say how long it is, such as SET reevaluate = '1 second', or take eager, naive, index or hybrid"
+        )
+    if settings.join_method == "eager" and settings.reevaluate_us:
+        raise PlanError("setting join_method: eager joins tuples at once: take lazy, or SET reevaluate = '0 seconds'")
+    if settings.join_method != "index":
+        return
+    for group in plan.groups:
+        if group.graph is not None and not _all_indexed(group):
+            raise PlanError(
+                f"setting join_method: index does not do for {group.signature}: a stream has no equality or comparison "
+                "to find its tuples by: take hybrid"
+            )
+
+
+def _all_indexed(group: Group) -> bool:
+    assert group.graph is not None
+    return all(group.graph.indexes)
+
+
+def cost_of(plan: JoinPlan, origin: int) -> float:
+    """What new tuples of a side cost a second, by the order in use; told where it begins with them."""
+    return order_cost(plan.facts, origin, plan.orders[origin])
