@@ -58,6 +58,15 @@ class WindowStats:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderStats:
+    """The order in which a multi-way join takes new tuples of one of its streams through the others."""
+
+    group: str
+    stream: str
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunStats:
     """A snapshot of a run. ``stage_ms``: time of the last micro-batch by stage (pack, restore, join, emit, keep)."""
 
@@ -75,3 +84,7 @@ class RunStats:
     """Its budget; None: there is none."""
     throttled_batches: int = 0
     """Micro-batches that overran their budget because too much was waiting."""
+    orders: tuple[OrderStats, ...] = ()
+    """How multi-way joins are carried out now."""
+    switches: tuple[str, ...] = ()
+    """Each change of an order, with its micro-batch and its reason; the latest last."""

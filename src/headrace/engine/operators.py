@@ -434,8 +434,8 @@ class GroupOperator:
                 yield EmitCount(queries, int(found.sum()), weighted_arrivals(found, block.arrived_us))
 
     def measured(self) -> Measured | None:
-        """What a multi-way join is like now, for choosing its orders."""
-        if self.group.graph is None:
+        """What a multi-way join is like now, for choosing its orders; of two sides there is only one."""
+        if self.group.graph is None or len(self.group.sides) < 3:
             return None
         spaces = tuple(
             Space(state.window.runs, None, state.window.layout, index, state.position)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.plan.joingraph import JoinGraph
 
@@ -48,6 +49,13 @@ class Grid:
     def part(self, side: int) -> float:
         """The part of a side's tuples that is in one cell."""
         return self.copies(side) / self.cells
+
+    def to_json(self) -> list[Any]:
+        return [[list(one.sides), one.attribute, one.share] for one in self.dimensions]
+
+    @staticmethod
+    def from_json(told: list[Any]) -> Grid:
+        return Grid(tuple(Dimension(tuple(sides), attribute, share) for sides, attribute, share in told))
 
     def coordinates(self) -> Iterator[tuple[int, ...]]:
         """Each cell's place, in the order of their numbers."""

@@ -5,6 +5,7 @@ CHECKPOINT/control/         messages to the running shards, read as a stream of 
 CHECKPOINT/orders/          what the next micro-batch's tasks must know alike
 CHECKPOINT/requests/        what other programs ask of a run: queries to add or drop
 CHECKPOINT/changes.jsonl    what was added and dropped while running
+CHECKPOINT/grids.json       which cells each multi-way join's tuples go to
 CHECKPOINT/spark/           Spark's own: offsets, commits, state
 """
 
@@ -74,6 +75,11 @@ class Checkpoint:
     def changes(self) -> Path:
         """What was added and dropped while running, in order."""
         return self.directory / "changes.jsonl"
+
+    @property
+    def grids(self) -> Path:
+        """Which cells the tuples of each multi-way join go to."""
+        return self.directory / "grids.json"
 
     def say(self, message: str) -> None:
         """Tells every shard; a micro-batch comes of it even without input."""

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.plan.explain import explain
+from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.spark.changes import Change, Changes, added, without
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
+from headrace.spark.joins import JoinKeeper
 from headrace.spark.staging import claim
 
 if TYPE_CHECKING:
@@ -20,8 +22,15 @@ class LiveQueries:
     """Adds and drops: plans the new set, makes its sinks ready, and hands it to the next micro-batch."""
 
     def __init__(
-        self, engine: Engine, checkpoint: Checkpoint, queries: tuple[Query, ...], out: Path, changes: Changes
+        self,
+        engine: Engine,
+        checkpoint: Checkpoint,
+        queries: tuple[Query, ...],
+        out: Path,
+        changes: Changes,
+        joins: JoinKeeper,
     ) -> None:
+        self._joins = joins
         self._engine = engine
         self._checkpoint = checkpoint
         self._queries = queries
@@ -43,7 +52,7 @@ class LiveQueries:
             self.drop(record["drop"])
 
     def explain(self) -> str:
-        return explain(self._engine.plan_of(self._queries), self._engine.settings)
+        return explain(self._engine.plan_of(self._queries), self._engine.settings, joins=self._joins.joins)
 
     def _ask(self, wanted: Callable[[], tuple[Query, ...]], record: dict[str, str]) -> None:
         self._changes.ask(
@@ -58,6 +67,7 @@ class LiveQueries:
 
     def _prepared(self, queries: tuple[Query, ...], record: dict[str, str]) -> Change:
         plan = self._engine.plan_of(queries)
+        check_method(plan, self._engine.settings)
         sinks = self._engine.sinks(plan, self._out)
         for one in set(sinks.directories.values()):
             claim(one, self._checkpoint.id)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.plan.facts import Measured
+from headrace.stats import OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
 
 RECENT = 20
 """Micro-batches that rates and response times look back on."""
@@ -47,6 +48,19 @@ class BatchFacts:
     def joined_ms(self, told: dict[str, Any]) -> float:
         """How long a shard took for what the budget is for."""
         return float(told["stage_ms"].get("join", 0.0) + told["stage_ms"].get("emit", 0.0))
+
+    def heard(self) -> dict[str, tuple[int, int, int]]:
+        """By stream, the tuples read, their oldest and their newest time; every shard heard the same."""
+        return {stream: tuple(some) for _, told in self.told for stream, some in told["heard"].items()}
+
+    def measured(self) -> dict[str, list[Measured]]:
+        """By group, what each shard's multi-way join is like."""
+        found: dict[str, list[Measured]] = {}
+        for _, told in self.told:
+            for group, (held, tried) in told["measured"].items():
+                pairs = {(i, j): (tuples, partners) for i, j, tuples, partners in tried}
+                found.setdefault(group, []).append(Measured(tuple(held), pairs))
+        return found
 
     def backlog(self) -> dict[str, list[int]]:
         """By group, the tuples over all shards that wait to scan each window next."""
@@ -139,6 +153,8 @@ class RunMetrics:
     _backlog: dict[str, list[int]] = field(default_factory=dict)
     _batches: int = 0
     _throttled: int = 0
+    _orders: tuple[OrderStats, ...] = ()
+    _switches: tuple[str, ...] = ()
 
     def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
         """From now on these queries run; those that are gone are forgotten."""
@@ -146,6 +162,11 @@ class RunMetrics:
             self.queries, self.windows = queries, windows
             running = set(queries)
             self._results = {query: rows for query, rows in self._results.items() if query in running}
+
+    def tell_orders(self, orders: tuple[OrderStats, ...], switches: tuple[str, ...]) -> None:
+        """How multi-way joins are carried out from now on."""
+        with self._lock:
+            self._orders, self._switches = orders, switches
 
     def add(self, facts: BatchFacts) -> None:
         with self._lock:
@@ -194,6 +215,8 @@ class RunMetrics:
                 probes=last.probes if last else 0,
                 probes_allowed=last.probes_allowed if last else None,
                 throttled_batches=self._throttled,
+                orders=self._orders,
+                switches=self._switches,
             )
 
     def _windows(self) -> tuple[WindowStats, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +23,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from headrace.engine.shard import ShardOptions
+from headrace.plan.hypercube import Grid
 from headrace.plan.sharing import SharedPlan
 
 
@@ -38,6 +39,8 @@ class Work:
     shard: ShardOptions = field(default_factory=ShardOptions)
     probes: int | None = None
     backlog_limit: int | None = None
+    grids: Mapping[str, Grid] = field(default_factory=dict)
+    """By group, which cells a multi-way join's tuples go to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ def packer(
     def pack(batches: Rows) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        packing = Packer(orders.work(batch_number(), work).plan, stream, len(labels), task)
+        now = orders.work(batch_number(), work)
+        packing = Packer(now.plan, stream, len(labels), task, now.grids)
         for rows in _gathered(batches):
             began_ns = time.perf_counter_ns()
             envelopes = list(packing.pack(_typed(rows, stream), time.time_ns() // 1000))

@@ -33,6 +33,7 @@ from headrace.spark.changes import Changes, write_down
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.ddl import ddl
 from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, REPORT_DDL, ROWS, STAGED, TOLD
+from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.orders import Work
 from headrace.spark.pacing import Pacer
@@ -87,7 +88,11 @@ class Router:
         console: Console,
         pacer: Pacer,
         changes: Changes,
+        work: Work,
+        joins: JoinKeeper,
     ) -> None:
+        self._work = work
+        self._joins = joins
         self._sinks = sinks
         self._checkpoint = checkpoint
         self._metrics = metrics
@@ -135,9 +140,15 @@ class Router:
             slowest_us = max((facts.joined_ms(told) for _, told in facts.told), default=0.0) * 1000
             orders.give_probes(batch + 1, self._pacer.next_probes(facts.probes, facts.probes_allowed or 0, slowest_us))
         change = self._changes.take()
+        is_other = self._joins.learn(facts)
+        if change is not None:
+            self._work, is_other = change.work, True
+            self._joins.adopt(change.work.plan)
+        if is_other:
+            orders.give_work(batch + 1, self._joins.applied(self._work))
+            self._metrics.tell_orders(self._joins.orders(), tuple(self._joins.switches))
         if change is not None:
             write_down(self._checkpoint.changes, change.record)
-            orders.give_work(batch + 1, change.work)
             self._sinks = change.prepared
             self._metrics.change(change.work.plan.queries, windows_of(change.work.plan))
             change.made.set()

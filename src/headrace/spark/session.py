@@ -32,12 +32,14 @@ from headrace.engine.shard import ShardOptions
 from headrace.errors import PlanError, SettingError, SourceError
 from headrace.model import Catalog, Column, QueryId, Schema, Stream, StreamId
 from headrace.plan.explain import explain
+from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.plan.sinks import sink_of, with_shared_sink
 from headrace.spark.cache import SegmentCache, cache_root
 from headrace.spark.changes import Changes, replayed
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
+from headrace.spark.joins import JoinKeeper
 from headrace.spark.labels import shard_labels
 from headrace.spark.live import LiveQueries
 from headrace.spark.local import local_session
@@ -109,6 +111,7 @@ class Engine:
         for stream in self._catalog.streams:
             check_files(stream)
         plan = self.plan()
+        check_method(plan, self._settings)
         if out is not None:
             sinks = _sinks(plan, Path(out), self._callbacks, self._settings.console_rows)
             for one in {sinks.out, *(path.parent for path in sinks.directories.values())}:
@@ -186,8 +189,11 @@ class Engine:
             names = tuple(stream.name for stream in self._catalog.streams)
             metrics = RunMetrics(plan.queries, names, windows_of(plan), settings.shards, time.time())
             changes = Changes()
-            query = self._start_query(plan, sinks, opened, metrics, console, changes, once=once)
-            live = LiveQueries(self, opened, queries, directory, changes)
+            joins = JoinKeeper(settings, opened.grids)
+            joins.adopt(plan)
+            metrics.tell_orders(joins.orders(), ())
+            query = self._start_query(plan, sinks, opened, metrics, console, changes, joins, once=once)
+            live = LiveQueries(self, opened, queries, directory, changes, joins)
             return Run(query, live, metrics, opened, leaving.pop_all().close, once=once)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
@@ -202,7 +208,14 @@ class Engine:
             plan,
             staged=frozenset(sinks.directories),
             called=frozenset(sinks.callbacks),
-            shard=ShardOptions(cut, settings.merge_fanout, settings.policy, settings.join_method, block),
+            shard=ShardOptions(
+                cut,
+                settings.merge_fanout,
+                settings.policy,
+                settings.join_method,
+                block,
+                settings.reevaluate_us,
+            ),
             probes=Pacer(settings.budget).first_probes(),
             backlog_limit=settings.backlog_limit,
         )
@@ -219,6 +232,7 @@ class Engine:
         metrics: RunMetrics,
         console: Console,
         changes: Changes,
+        joins: JoinKeeper,
         *,
         once: bool,
     ) -> StreamingQuery:
@@ -232,14 +246,14 @@ class Engine:
             compression=settings.compression,
             console_rows=settings.console_rows,
         )
-        work = self.work(plan, sinks)
+        work = joins.applied(self.work(plan, sinks))
         opened.orders.give_work(opened.next_batch(), work)
         first_us = time.time_ns() // 1000
         with _configured(self.spark, {**_QUERY_CONF, "spark.sql.shuffle.partitions": str(settings.shards)}):
             frames = [self._frame(stream, first_us) for stream in self._catalog.streams]
             control = self.spark.readStream.format("text").option("cleanSource", "delete").load(str(opened.control))
             reports = pipeline(work, frames, control, options)
-            router = Router(sinks, opened, metrics, console, Pacer(settings.budget), changes)
+            router = Router(sinks, opened, metrics, console, Pacer(settings.budget), changes, work, joins)
             writer = reports.writeStream.foreachBatch(router)
             interval = f"{0 if once else settings.trigger_us} microseconds"
             return (

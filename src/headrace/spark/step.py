@@ -173,10 +173,29 @@ class Step:
             "late": self._late,
             "held": list(astuple(held)),
             "backlog": shard.backlog(),
+            "heard": _heard(envelopes),
+            "measured": self._timed("sample", lambda: _measured_to_json(shard)),
             "spent": self._budget.spent,
             "over_limit": self._budget.over_limit,
             "stage_ms": self._stage_ms,
         }
+
+
+def _heard(envelopes: list[Envelope]) -> dict[str, list[int]]:
+    """By stream, how many tuples all source tasks read, and their oldest and newest times."""
+    heard: dict[str, list[int]] = {}
+    for one in envelopes:
+        if one.kind is Kind.HEARTBEAT:
+            rows, oldest_us, newest_us = heard.get(one.stream, [0, one.oldest_us, one.newest_us])
+            heard[one.stream] = [rows + one.rows, min(oldest_us, one.oldest_us), max(newest_us, one.newest_us)]
+    return heard
+
+
+def _measured_to_json(shard: Shard) -> dict[str, Any]:
+    return {
+        signature: [one.held_rows, [[*pair, *counts] for pair, counts in one.tried.items()]]
+        for signature, one in shard.measured().items()
+    }
 
 
 def _budget(work: Work, orders: Orders) -> ProbeBudget:

@@ -1,0 +1,147 @@
+"""How multi-way joins are carried out, kept by the driver: orders that follow what is measured, grids that stay.
+
+      end of a micro-batch   shards told what they hold and how many partners samples have  ->  facts  ->  best orders
+      better by a share?     the next micro-batch has the new orders; the reason is logged, and in the statistics
+
+Owns: :class:`JoinKeeper`. A group's grid is chosen when the group comes and written down in the checkpoint, because it
+decides where tuples are held; orders may change between any two micro-batches. Cost: a search over orders a
+micro-batch, for joins of three or more streams.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from headrace.config import Settings
+from headrace.plan.explain_joins import side_names
+from headrace.plan.facts import Measured, measured_facts
+from headrace.plan.hypercube import Grid
+from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins
+from headrace.plan.methods import choices_for, orders_for
+from headrace.plan.sharing import Group, SharedPlan
+from headrace.plan.switching import Switch, find_switch
+from headrace.spark.metrics import BatchFacts
+from headrace.spark.orders import Work
+from headrace.stats import OrderStats
+
+RECENT = 3
+"""Micro-batches that rates are measured over."""
+
+log = logging.getLogger("headrace.joins")
+
+
+@dataclass(slots=True)
+class JoinKeeper:
+    """The joins of the plan that runs. ``grids``: where they are written down."""
+
+    settings: Settings
+    grids: Path
+    joins: dict[str, JoinPlan] = field(default_factory=dict)
+    switches: list[str] = field(default_factory=list)
+    _groups: dict[str, Group] = field(default_factory=dict)
+    _known: dict[str, Grid] = field(default_factory=dict)
+    _heard: deque[dict[str, tuple[int, int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    _measured: set[str] = field(default_factory=set)
+
+    def adopt(self, plan: SharedPlan) -> None:
+        """From now on this plan runs: joins that were there stay as they are."""
+        self._known = self._known or read_grids(self.grids)
+        planned = plan_joins(plan, self.settings, self._known)
+        self.joins = {signature: self.joins.get(signature, one) for signature, one in planned.items()}
+        self._groups = {group.signature: group for group in plan.groups if group.is_join}
+        found = self._known | {signature: one.grid for signature, one in self.joins.items()}
+        if found != self._known:
+            self._known = found
+            write_grids(self.grids, found)
+
+    def applied(self, work: Work) -> Work:
+        """The work with the joins as they are carried out now."""
+        facts = {signature: one.facts for signature, one in self.joins.items()}
+        expiry = {name: expiry_us(group, self.settings, facts.get(name)) for name, group in self._groups.items()}
+        buckets = {name: buckets_of(group, self.settings, facts.get(name)) for name, group in self._groups.items()}
+        options = replace(
+            work.shard,
+            orders={signature: one.orders for signature, one in self.joins.items()},
+            expiry_us={name: interval for name, interval in expiry.items() if interval},
+            buckets={name: some for name, some in buckets.items() if some is not None},
+        )
+        return replace(work, shard=options, grids={name: one.grid for name, one in self.joins.items()})
+
+    def learn(self, facts: BatchFacts) -> bool:
+        """Takes in what a micro-batch told; whether orders have changed by it."""
+        self._heard.append(facts.heard())
+        threshold = self.settings.order_switch
+        if threshold is None:
+            return False
+        found: list[Switch] = []
+        for signature, shards in facts.measured().items():
+            group = self._groups.get(signature)
+            if group is not None and len(group.sides) > 2:
+                found += self._switched(group, shards, threshold)
+        for switch in found:
+            log.info("%s", switch.reason)
+            self.switches.append(f"micro-batch {facts.batch + 1}: {switch.reason}")
+        return bool(found)
+
+    def orders(self) -> tuple[OrderStats, ...]:
+        """The orders in use, by name."""
+        found = []
+        for signature, join in self.joins.items():
+            names = side_names(self._groups[signature])
+            for origin, order in enumerate(join.orders):
+                found.append(OrderStats(signature, names[origin], tuple(names[side] for side in order)))
+        return tuple(found)
+
+    def _switched(self, group: Group, shards: list[Measured], threshold: float) -> list[Switch]:
+        """The orders of a group that are left for better ones."""
+        join, names = self.joins[group.signature], side_names(group)
+        rates = self._rates(group, join.grid)
+        if rates is None or group.graph is None or not any(sum(one.held_rows) for one in shards):
+            return []
+        now = measured_facts(group.graph, rates, shards)
+        method = self.settings.join_method
+        choices = choices_for(method, now)
+        if method in ("naive", "general"):
+            orders = orders_for(method, now, self.settings.reevaluate_us / 1e6)
+            self.joins[group.signature] = replace(join, facts=now, orders=orders, choices=choices)
+            return []
+        # What was only declared is no ground for telling what changed.
+        then = join.facts if group.signature in self._measured else now
+        self._measured.add(group.signature)
+        pairs = zip(choices, join.orders, strict=True)
+        found = [find_switch(choice, order, then, now, threshold, names) for choice, order in pairs]
+        switches = [one for one in found if one is not None]
+        orders = tuple(old if one is None else one.after for old, one in zip(join.orders, found, strict=True))
+        last = now if switches or then is now else then
+        self.joins[group.signature] = replace(join, facts=last, orders=orders, choices=choices)
+        return switches
+
+    def _rates(self, group: Group, grid: Grid) -> tuple[float, ...] | None:
+        """Tuples a second of event time that come to a cell, by side; None before anything was heard of each."""
+        rates = []
+        for side in range(len(group.sides)):
+            stream = group.input_of(side).stream
+            heard = [one[stream] for one in self._heard if stream in one]
+            span_us = max((one[2] for one in heard), default=0) - min((one[1] for one in heard), default=0)
+            if not heard or span_us <= 0:
+                return None
+            rates.append(sum(one[0] for one in heard) * 1e6 / span_us * grid.part(side))
+        return tuple(rates)
+
+
+def read_grids(path: Path) -> dict[str, Grid]:
+    """The grids that were written down; none where there is no such file."""
+    if not path.exists():
+        return {}
+    return {signature: Grid.from_json(told) for signature, told in json.loads(path.read_text()).items()}
+
+
+def write_grids(path: Path, grids: Mapping[str, Grid]) -> None:
+    aside = path.with_name(f".{path.name}")
+    aside.write_text(json.dumps({signature: grid.to_json() for signature, grid in grids.items()}, indent=1) + "\n")
+    aside.rename(path)
