@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.engine.steps import Access, steps_of
+from headrace.engine.steps import Access, connected_order, steps_of
 from headrace.plan.joingraph import JoinGraph
 from headrace.plan.sharing import share
 from headrace.sql import read_script
@@ -47,3 +47,9 @@ def test_without_a_predicate_a_side_is_taken_by_time_or_whole() -> None:
     across = steps_of(graph_of("a.x = b.x AND b.y = c.y"), (0, 2, 1))
     assert [step.access for step in across[1:]] == [Access.ALL, Access.KEY]
     assert len(across[2].equals) == 1
+
+
+def test_an_order_without_facts_follows_the_predicates() -> None:
+    assert connected_order(graph_of("a.x = b.x AND b.y = c.y"), 2) == (2, 1, 0)
+    assert connected_order(graph_of("a.x < b.x AND b.y = c.y"), 1) == (1, 2, 0)
+    assert connected_order(graph_of("TRUE"), 1) == (1, 0, 2)

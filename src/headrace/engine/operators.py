@@ -44,6 +44,7 @@ from headrace.engine.releasing import released_from, still_held
 from headrace.engine.sampling import measure
 from headrace.engine.segments import KEY, PLACE, Layout, Segment, int64s_of, seen_column
 from headrace.engine.spaces import Block, KeySearch, Matches, NewRows, Reach, Space, make_block
+from headrace.engine.steps import connected_order
 from headrace.engine.waiting import Counted, Released, WaitingRows
 from headrace.engine.window import Collected, Serial, WindowStore
 from headrace.model import QueryId, TypeKind
@@ -119,7 +120,7 @@ class OperatorOptions:
     """For a group with so many sides, how partners are found on each."""
     block: BlockCut = field(default_factory=BlockCut)
     orders: Mapping[str, Orders] = field(default_factory=dict)
-    """By group, the order of the sides for new tuples of each; a group without: as the plan has them."""
+    """By group, the order of the sides for new tuples of each; a group without: as its predicates connect them."""
     reevaluate_us: int = 0
     """Tuples are joined when progress has passed the end of their stretch of so much time; 0: at once."""
     expiry_us: Mapping[str, int] = field(default_factory=dict)
@@ -398,9 +399,9 @@ class GroupOperator:
 
     @cached_property
     def _orders(self) -> Orders:
-        sides = range(len(self.group.sides))
-        asis = tuple((origin, *(side for side in sides if side != origin)) for origin in sides)
-        return self._options.orders.get(self.group.signature, asis)
+        assert self.group.graph is not None
+        given = self._options.orders.get(self.group.signature)
+        return given or tuple(connected_order(self.group.graph, origin) for origin in self.group.graph.sides)
 
     def _insert(self, block: PendingBlock) -> None:
         """Lets later blocks find this one's rows."""

@@ -106,17 +106,18 @@ class ProductScan:
 
     def product(self, upto: Sequence[int]) -> Product:
         """The new tuples that have partners on every side, with their partners."""
-        rows = np.argsort(self.ranks)
+        rows = np.arange(len(self.ranks))  # by key: searches that rise through a run find it in the cache
         ranges: dict[int, Ranges] = {}
         for side in self._others:
             found = self._ranges(side, rows, upto[side])
             kept = np.flatnonzero(found.totals)
             rows = rows[kept]
             ranges = {one: mine.where(kept) for one, mine in (ranges | {side: found}).items()}
+        by_rank = np.argsort(self.ranks[rows])
+        rows = rows[by_rank]
         own = self._spaces[self._origin].new_base + rows
-        return Product(
-            self._origin, self.ranks[rows], own, tuple(ranges.get(side) for side in range(len(self._spaces)))
-        )
+        sides = (ranges.get(side) for side in range(len(self._spaces)))
+        return Product(self._origin, self.ranks[rows], own, tuple(one and one.where(by_rank) for one in sides))
 
     def _ranges(self, side: int, rows: Int64s, upto: int) -> Ranges:
         """The partners on one side of some of the new tuples."""

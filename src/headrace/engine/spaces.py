@@ -202,6 +202,27 @@ class Space:
         values: Int64s = self.column(NUMBER, pa.int64(), addresses).to_numpy()
         return values
 
+    def places(self, addresses: Int64s) -> Int64s:
+        """Numbers that rise with the rows' places in their stream: addresses, where those do."""
+        if not self.is_numbered:
+            return addresses
+        rows = int(self.bases[-1])
+        if len(addresses) < rows // 8:
+            distinct, of_row = np.unique(addresses, return_inverse=True)
+            return self._ranked(distinct)[of_row]
+        is_used = np.zeros(rows, dtype=bool)
+        is_used[addresses] = True
+        distinct = np.flatnonzero(is_used)
+        ranks = np.empty(rows, dtype=np.int64)
+        ranks[distinct] = self._ranked(distinct)
+        return ranks[addresses]
+
+    def _ranked(self, addresses: Int64s) -> Int64s:
+        """The places of different rows among each other."""
+        ranks = np.empty(len(addresses), dtype=np.int64)
+        ranks[np.lexsort((self.numbers(addresses), self.times(addresses)))] = np.arange(len(addresses))
+        return ranks
+
     @property
     def collections(self) -> tuple[Collected, ...]:
         """How the rows of each run, and the new ones, were collected."""
@@ -219,11 +240,24 @@ def tie_order(matches: Matches, spaces: Sequence[Space], ties: Sequence[int], *,
     compared with itself. ``by_places``: that need not be so."""
     if by_places or len({space.position for space in spaces}) < len(spaces):
         return _order_by_places(matches, spaces, ties)
-    keys: list[Int64s] = [matches.probe]
+    keys = [matches.probe.astype(np.int64, copy=False)]
     for side in ties:
-        numbers = spaces[side].numbers(matches.sides[side])
-        keys += [numbers] if not spaces[side].is_numbered else [spaces[side].times(matches.sides[side]), numbers]
-    return np.lexsort(keys[::-1])
+        places = spaces[side].places(matches.sides[side])
+        keys.append(places.astype(np.int64, copy=False))
+    return _sorted_by(keys)
+
+
+def _sorted_by(keys: Sequence[Int64s]) -> Int64s:
+    """The order by several keys of numbers from 0 on: as one number each, where that fits."""
+    packed = np.zeros(len(keys[0]), dtype=np.int64)
+    room = 1
+    for key in keys:
+        values = int(key.max(initial=0)) + 1
+        room *= values
+        if room > 2**62:
+            return np.lexsort(list(keys)[::-1])
+        packed = packed * values + key
+    return np.argsort(packed, kind="stable")
 
 
 def _order_by_places(matches: Matches, spaces: Sequence[Space], ties: Sequence[int]) -> Int64s:

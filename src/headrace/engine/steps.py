@@ -74,6 +74,18 @@ def steps_of(graph: JoinGraph, order: Sequence[int]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def connected_order(graph: JoinGraph, origin: int) -> tuple[int, ...]:
+    """An order for when nothing is known: by keys where they lead on, else by ranges, else as it comes."""
+    order = [origin]
+    while len(order) < len(graph.streams):
+        left = [side for side in graph.sides if side not in order]
+        order.append(min(left, key=lambda side: _PREFERENCE.index(steps_of(graph, (*order, side))[-1].access)))
+    return tuple(order)
+
+
+_PREFERENCE = (Access.KEY, Access.RANGE, Access.TIME, Access.ALL)
+
+
 def _access(graph: JoinGraph, side: int, equals: Sequence[Equal], ranges: Sequence[Range]) -> Access:
     if equals:
         return Access.KEY

@@ -21,7 +21,7 @@ import pyarrow as pa
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.keys import Int64s, encode_keys
-from headrace.engine.matching import expand_ranges
+from headrace.engine.matching import expand_ranges, key_ranges
 from headrace.engine.segments import PLACE, IndexView, Segment
 from headrace.engine.spaces import KeySearch, Space
 from headrace.engine.steps import Access, Step
@@ -182,11 +182,11 @@ class Walk:
             assert step.key is not None
             equal, bound_side = step.key, step.key.bound_side
             keys = self.spaces[bound_side].key_numbers(equal.bound_index, partial.addresses[bound_side])
-            find = self.finds[step.side]
+            find = self._finder(step.side, keys)
 
             def by_key(segment: Segment, span: tuple[int, int] | None) -> tuple[Int64s, Int64s]:
                 view = segment.index(equal.index)
-                low, high = find(view.keys, keys)
+                low, high = find(view.keys)
                 spanned = span if measure is Measure.TIME else None
                 return (
                     (low, high)
@@ -207,6 +207,20 @@ class Walk:
             )
         none = np.zeros(partial.size, dtype=np.int64)
         return lambda segment, _: (none, np.full(partial.size, segment.rows))
+
+    def _finder(self, side: int, keys: Int64s) -> Callable[[Int64s], tuple[Int64s, Int64s]]:
+        """How these keys are found in a run. By an index, in their order and each once: a search is then near the one
+        before it, in the processor's cache too."""
+        find = self.finds[side]
+        if find is not key_ranges:
+            return lambda held: find(held, keys)
+        distinct, of_row = np.unique(keys, return_inverse=True)
+
+        def found(held: Int64s) -> tuple[Int64s, Int64s]:
+            low, high = key_ranges(held, distinct)
+            return low[of_row], high[of_row]
+
+        return found
 
     def _bound_numbers(self, partial: Partial, one: Range) -> tuple[Int64s, np.ndarray]:
         """What a comparison's bound is for each partial result, and whether it is anything."""
