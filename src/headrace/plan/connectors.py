@@ -170,6 +170,7 @@ _FILES_OPTIONS = (
     Option("path", _text, "the directory to read; files that appear later are read too", required=True),
     Option("max_files_per_batch", _whole(1), "files in a micro-batch; by default the setting of that name"),
     Option("header", _flag, "whether the first line names the columns", False, only_with=("format", "csv")),
+    Option("rate", _number(0, 1e9, above=True), "about how many tuples a second of event time, for planning joins"),
 )
 
 _PARQUET_OPTIONS = (
