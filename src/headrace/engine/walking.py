@@ -158,7 +158,8 @@ class Walk:
         if not pieces:
             return
         bounds = self.meeting.bounds(self, partial, step.side)
-        found = [self._ranges(partial, step, segment, bounds, span) for segment, _, span in pieces]
+        keys = self._bound_keys(partial, step)
+        found = [self._ranges(partial, step, segment, keys, bounds, span) for segment, _, span in pieces]
         starts = np.stack([low for low, _ in found], axis=1)
         lengths = np.stack([high - low for low, high in found], axis=1)
         for some in _parts(lengths.sum(axis=1)):
@@ -172,16 +173,29 @@ class Walk:
             return [(space.new.segment, space.new_base, None)]
         return list(space.pieces(new=self.meeting.with_new(side)))
 
+    def _bound_keys(self, partial: Partial, step: Step) -> Int64s | None:
+        """The keys that partners must have; None where none are looked for."""
+        if step.key is None:
+            return None
+        return self.spaces[step.key.bound_side].key_numbers(
+            step.key.bound_index, partial.addresses[step.key.bound_side]
+        )
+
     def _ranges(
-        self, partial: Partial, step: Step, segment: Segment, bounds: Bounds | None, span: tuple[int, int] | None
+        self,
+        partial: Partial,
+        step: Step,
+        segment: Segment,
+        keys: Int64s | None,
+        bounds: Bounds | None,
+        span: tuple[int, int] | None,
     ) -> tuple[Int64s, Int64s]:
         """For each partial result a range of an index of one segment."""
         clock = segment.clock(self.measures[step.side])
         if step.access is Access.KEY:
             assert step.key is not None
+            assert keys is not None
             view = segment.index(step.key.index)
-            probing = self.spaces[step.key.bound_side]
-            keys = probing.key_numbers(step.key.bound_index, partial.addresses[step.key.bound_side])
             low, high = self.finds[step.side](view.keys, keys)
             in_time = self.measures[step.side] is Measure.TIME
             return (
