@@ -1,4 +1,4 @@
-"""`make bench-joins`: paper 002's Table 8 and Figure 4 on the real engine, by the real clock.
+"""`make bench-joins`: paper 002's Table 8 and Figure 4, measured on the real engine.
 
 Table 8: four streams with the parameters of Table 5, joined by nested loops and by hash tables of five buckets, eagerly
 (evaluated at every unit of time) and lazily (every 5 and 10), each with the best and the worst global order by the cost
@@ -7,9 +7,9 @@ loops and 2, 10 and 30 buckets against the interval. Figure 4(b): how buckets ar
 and three slow ones. Parameters are the paper's (sections 6.2, 6.3 and 6.5), made larger by a scale S so that comparing
 rows is what takes the time: ``multijoin_runs.py`` says how, and what is timed.
 
-All algorithms take turns, round after round, in one process; a rate is measured tuples over the median time. Every
-algorithm must find as many results as DuckDB does, or its rate counts for nothing. Results are counted, not delivered;
-the default is measured both ways.
+All algorithms take turns, round after round, in one process; a rate is measured tuples over the median of their time.
+Every algorithm must find as many results as DuckDB does, or its rate counts for nothing. Results are counted, not
+delivered; the default is measured both ways.
 
 Writes ``results.json``, ``results.md`` and ``joins.png``. Targets are reported, met or missed.
 """
@@ -60,6 +60,7 @@ class Timed:
     """What an algorithm did, round by round."""
 
     seconds: list[float] = field(default_factory=list)
+    clock_seconds: list[float] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
 
 
@@ -76,6 +77,12 @@ def workloads(quick: bool) -> tuple[Workload, Workload, Workload]:
         Workload("Figure 4(a)", EVEN, 100 // shrink, 50),
         Workload("Figure 4(b)", ONE_FAST, 40 // shrink, 10),
     )
+
+
+def smaller_and_larger(table: Workload, quick: bool) -> list[Workload]:
+    """Table 8's streams at other scales."""
+    scales = () if quick else SCALES
+    return [replace(table, name=f"{table.name} at S = {scale}", scale=scale) for scale in scales]
 
 
 # --- the algorithms
@@ -117,6 +124,9 @@ ROWS = (
     Row("Lazy hash, τ = 5", True, 5, (8420, 2041)),
     Row("Lazy hash, τ = 10", True, 10, (7947, 1848)),
 )
+SCALED = ROWS[3]
+"""Has the least to compare, and the most steps: the one whose plans a step's fixed cost makes the most alike."""
+SCALES = (20, 40, 120)
 DEFAULTS = {"Default, results counted": True, "Default, results made": False}
 
 
@@ -177,9 +187,10 @@ def measure(jobs: Sequence[Job], rounds: int, progress: Progress) -> dict[tuple[
             name = f"{job.workload.name}: {job.algorithm.name}"
             progress.update(task, description=f"round {number + 1}, {name}")
             gc.collect()
-            seconds, results = filled[_state(job)].run(job.algorithm)
+            seconds, clock_seconds, results = filled[_state(job)].run(job.algorithm)
             one = timed[job.workload.name, job.algorithm.name]
             one.seconds.append(round(seconds, 4))
+            one.clock_seconds.append(round(clock_seconds, 4))
             one.results.append(results)
             progress.advance(task)
     return timed
@@ -191,7 +202,8 @@ def _state(job: Job) -> tuple[str, int, bool]:
 
 def told(workload: Workload, timed: Timed) -> dict[str, Any]:
     rates = [round(workload.measured_tuples / one) for one in timed.seconds]
-    return {"rate": round(workload.measured_tuples / median(timed.seconds)), "rates": rates, **asdict(timed)}
+    rate, clock_rate = (workload.measured_tuples / median(one) for one in (timed.seconds, timed.clock_seconds))
+    return {"rate": round(rate), "clock_rate": round(clock_rate), "rates": rates, **asdict(timed)}
 
 
 def table_8(workload: Workload, timed: dict[tuple[str, str], Timed]) -> dict[str, Any]:
@@ -203,10 +215,11 @@ def table_8(workload: Workload, timed: dict[tuple[str, str], Timed]) -> dict[str
             shown = ", ".join(f"S{side + 1}" for side in order)
             measured = told(workload, timed[workload.name, f"{row.name}, {plan}"])
             plans[plan] = {"order": shown, "model_cost": round(cost), **measured}
-        ratio = plans["best"]["rate"] / plans["worst"]["rate"]
+        ratio, clock = (plans["best"][one] / plans["worst"][one] for one in ("rate", "clock_rate"))
         model = plans["worst"]["model_cost"] / plans["best"]["model_cost"]
         said = {"is_index": row.is_index, "tau": row.tau, "paper": row.paper}
-        rows.append({"name": row.name, **said, **plans, "ratio": round(ratio, 2), "model_ratio": round(model, 2)})
+        ratios = {"ratio": round(ratio, 2), "clock_ratio": round(clock, 2), "model_ratio": round(model, 2)}
+        rows.append({"name": row.name, **said, **plans, **ratios})
     defaults = {name: told(workload, timed[workload.name, name]) for name in DEFAULTS}
     return {"rows": rows, "defaults": defaults}
 
@@ -217,8 +230,20 @@ def lines(
     """The lines of a figure: for each a list of points."""
     drawn: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (line, at), algorithm in algorithms.items():
-        drawn[line].append({"at": at, **told(workload, timed[workload.name, algorithm.name])})
+        streams = with_buckets(workload.streams, algorithm.buckets or (1,) * len(workload.streams))
+        cost = multiway_cost(streams, algorithm.order or (), algorithm.tau)
+        measured = told(workload, timed[workload.name, algorithm.name])
+        drawn[line].append({"at": at, "model_cost": round(cost), **measured})
     return dict(drawn)
+
+
+def by_scale(scaled: Sequence[Workload], timed: dict[tuple[str, str], Timed]) -> list[dict[str, Any]]:
+    """How far the best plan of an algorithm is above its worst, the larger the streams."""
+    found = []
+    for workload in scaled:
+        best, worst = (told(workload, timed[workload.name, f"{SCALED.name}, {plan}"])["rate"] for plan in SCALED.plans)
+        found.append({"scale": workload.scale, "best": best, "worst": worst, "ratio": round(best / worst, 2)})
+    return found
 
 
 def answers(workload: Workload, timed: dict[tuple[str, str], Timed]) -> dict[str, Any]:
@@ -244,6 +269,8 @@ def run(rounds: int, quick: bool, progress: Progress) -> Results:
     by_interval, by_strategy = interval_algorithms(), sharing_algorithms()
     jobs = [Job(table, row.algorithm(plan)) for row in ROWS for plan in ("best", "worst")]
     jobs += [Job(table, one) for one in default_algorithms()]
+    scaled = sorted([table, *smaller_and_larger(table, quick)], key=lambda one: one.scale)
+    jobs += [Job(one, SCALED.algorithm(plan)) for one in scaled if one is not table for plan in SCALED.plans]
     jobs += [Job(intervals, one) for one in by_interval.values()]
     jobs += [Job(sharing, one) for one in by_strategy.values()]
     started = time.perf_counter()
@@ -253,9 +280,10 @@ def run(rounds: int, quick: bool, progress: Progress) -> Results:
         "rounds": rounds,
         "quick": quick,
         "table_8": table_8(table, timed),
+        "by_scale": {"name": SCALED.name, "scales": by_scale(scaled, timed)},
         "figure_4a": lines(intervals, by_interval, timed),
         "figure_4b": lines(sharing, by_strategy, timed),
-        "answers": {one.name: answers(one, timed) for one in (table, intervals, sharing)},
+        "answers": {one.name: answers(one, timed) for one in (*scaled, intervals, sharing)},
         "measured_at": time.strftime("%Y-%m-%d"),
         "run_s": round(time.perf_counter() - started),
     }
