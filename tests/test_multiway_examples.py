@@ -6,6 +6,7 @@ One shard must give the rows in order; on several only the rows count here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import permutations
 
 import duck
@@ -233,6 +234,16 @@ def test_six_streams_with_two_tuples_each_have_64_results(evaluate: Evaluate) ->
     answer = evaluate(case_of(SIX, **{name: events((0, 1), (0, 1)) for name in "abcdef"}))
     assert len(answer) == len(set(answer)) == 64
     assert answer == sorted(answer, key=lambda row: (row[5], *row[:5]))
+
+
+@pytest.mark.parametrize("method", ["hybrid", "eager"])
+def test_a_block_larger_than_a_slice_is_scanned_once(method: str) -> None:
+    """More new tuples than are first tried together, and few results: the rest is one slice, and not all of them."""
+    rows = [event(number, number / 1000, number, n=number) for number in range(600)]
+    query = "SELECT a.id, b.id AS b, c.id AS c FROM a, b, c WHERE a.k = b.k AND b.n = c.n WINDOW 9 s"
+    case = case_of(query, a=rows, b=rows, c=rows)
+    host = cases.run(case, Way(options=replace(cases.ONE_SHARD, method=method)))
+    assert cases.got(host, case.queries[0]) == [(number,) * 3 for number in range(600)]
 
 
 # --- no equality

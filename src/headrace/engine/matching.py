@@ -4,14 +4,15 @@
                                                   lo          hi      lo: first with ts >= t - w
                                                                       hi: first that is not before the probe
 
-Owns: ``key_ranges``, ``compared_ranges``, ``bisect_within``, ``expand_ranges``. No loop runs over tuples: a bisection's
-loop runs over the bits of the longest range. Cost: O(m log n) for m probes into n rows (O(m n) by nested loops), then
-O(matches).
+Owns: ``key_ranges``, ``compared_ranges``, ``bucketed_ranges``, ``bisect_within``, ``expand_ranges``. No loop runs over
+tuples: a bisection's loop runs over the bits of the longest range. Cost: O(m log n) for m probes into n rows (O(m n) by
+nested loops, O(m n / b) with b buckets), then O(matches).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,7 +47,8 @@ def compared_ranges(keys: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def bucketed_ranges(buckets: int) -> Callable[[Int64s, Int64s], tuple[Int64s, Int64s]]:
-    """The same by an index of so many buckets: a probe is compared with every row of its bucket.
+    """The same by an index of so many buckets: a probe is compared with every row of its bucket, all probes of a bucket
+    together.
 
     >>> bucketed_ranges(2)(np.array([7, 7, 9, 9, 9, 11]), np.array([7, 8, 9]))
     (array([0, 2, 2]), array([2, 2, 5]))
@@ -57,30 +59,18 @@ def bucketed_ranges(buckets: int) -> Callable[[Int64s, Int64s], tuple[Int64s, In
             return key_ranges(keys, probes)
         firsts = keys[np.arange(buckets) * len(keys) // buckets]
         starts = np.unique(np.searchsorted(keys, firsts, side="left"))
-        ends = np.append(starts[1:], len(keys))
         bucket = np.maximum(np.searchsorted(keys[starts], probes, side="right") - 1, 0)
-        low, high = starts[bucket], np.empty(len(probes), dtype=np.int64)
-        sizes = ends[bucket] - low
-        for some in _together(sizes):
-            rows = expand_ranges(low[some], sizes[some])
-            begins = np.cumsum(sizes[some]) - sizes[some]
-            compared = np.repeat(probes[some], sizes[some])
-            low[some] += np.add.reduceat(keys[rows] < compared, begins, dtype=np.int64)
-            high[some] = low[some] + np.add.reduceat(keys[rows] == compared, begins, dtype=np.int64)
+        order = np.argsort(bucket, kind="stable")
+        cuts = np.searchsorted(bucket[order], np.arange(len(starts) + 1))
+        low, high = np.empty(len(probes), dtype=np.int64), np.empty(len(probes), dtype=np.int64)
+        for number, (start, end) in enumerate(pairwise((*starts.tolist(), len(keys)))):
+            mine = order[cuts[number] : cuts[number + 1]]
+            if len(mine):
+                first, last = compared_ranges(keys[start:end], probes[mine])
+                low[mine], high[mine] = start + first, start + last
         return low, high
 
     return find
-
-
-def _together(sizes: Int64s) -> Iterator[slice]:
-    """Stretches of probes with about ``COMPARED_TOGETHER`` comparisons; at least one each."""
-    total = np.cumsum(sizes)
-    begin = 0
-    while begin < len(sizes):
-        reached = int(total[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(total, reached + COMPARED_TOGETHER, side="right")), begin + 1)
-        yield slice(begin, end)
-        begin = end
 
 
 def bisect_within(values: Int64s, low: Int64s, high: Int64s, bounds: Int64s, rows: np.ndarray | None = None) -> Int64s:

@@ -10,7 +10,7 @@ by number. So it does not matter which rows are held and which are new, and a sc
 held. One case is different: tuples that come when newer ones have been processed (``_late``).
 
 Owns: :class:`MultiJoin`. Invariant: matches come out in result order. Cost: what the order makes of it
-(``plan/costs.py``), and a sort of the results; where one key is all there is (``products``), neither.
+(``plan/costs.py``), and a sort of the results; where one key is all there is and is looked up (``products``), neither.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from headrace.engine.keys import Int64s
+from headrace.engine.matching import key_ranges
 from headrace.engine.products import ProductScan, merged_products
 from headrace.engine.spaces import KeySearch, Matches, Reach, Space, tie_order
 from headrace.engine.steps import steps_of
@@ -61,7 +62,7 @@ class MultiJoin:
     @property
     def can_count(self) -> bool:
         """Whether results can be counted without being listed."""
-        return self.graph.is_product and self._starts_with_new
+        return self.graph.is_product and self._starts_with_new and self._is_looked_up
 
     def counts(self, windows: Sequence[tuple[int, ...]]) -> list[Int64s]:
         """For each window, how many results each new tuple finds, by rank."""
@@ -77,7 +78,7 @@ class MultiJoin:
         """All results that the new tuples make within reach, in result order, a slice at a time."""
         if self.is_late and not self.is_resumed and Measure.ROWS not in self.measures:
             yield self._late(reach)
-        elif self.graph.is_product and reach.after is None and self._starts_with_new:
+        elif self.can_count and reach.after is None:
             products = [self._product_scan(origin).product(reach.upto) for origin in self._origins]
             yield from merged_products(products, SLICE_MATCHES)
         else:
@@ -90,6 +91,12 @@ class MultiJoin:
     @property
     def _starts_with_new(self) -> bool:
         return all(order[0] == origin for origin, order in enumerate(self.orders))
+
+    @property
+    def _is_looked_up(self) -> bool:
+        """Whether every side has an index of single keys. Other searches compare rows, as the paper's nested loops and
+        buckets do: they go from side to side, so that an order costs what the paper says."""
+        return all(find is key_ranges for find in self.finds)
 
     def _product_scan(self, origin: int) -> ProductScan:
         return ProductScan(self.spaces, self.measures, self.orders[origin], self.finds, self.is_resumed)
