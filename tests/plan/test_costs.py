@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import PlanError
 from headrace.plan.costs import (
-    JoinFacts,
     CostGraph,
+    JoinFacts,
     Order,
     StreamFacts,
     general_cost,

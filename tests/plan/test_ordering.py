@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import PlanError
 from headrace.plan.costs import (
-    JoinFacts,
     CostGraph,
+    JoinFacts,
     Order,
     StreamFacts,
     multiway_cost,

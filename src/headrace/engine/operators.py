@@ -25,6 +25,7 @@ from headrace.engine.budget import ProbeBudget
 from headrace.engine.checking import serves
 from headrace.engine.cutting import BlockCut, Heard, boundaries, split_rows, stretches
 from headrace.engine.events import Effect, EmitCount, EmitRows
+from headrace.engine.guests import found_here, guest_marks, with_marks
 from headrace.engine.join import Sides
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import key_ranges
@@ -157,7 +158,7 @@ class GroupOperator:
     def accept(self, index: int, batch: pa.RecordBatch, arrived_us: int, chunk_us: Int64s | None) -> None:
         """Takes rows of one input, in arrival order."""
         state = self.inputs[index]
-        state.waiting.add(batch, arrived_us, state.collected, chunk_us)
+        state.waiting.add(batch, arrived_us, with_marks(state.collected, batch), chunk_us)
 
     def admit(self, progress: Place | None) -> Iterator[Effect]:
         """Makes blocks of what is due at ``progress``; a single stream's rows go straight through."""
@@ -354,8 +355,10 @@ class GroupOperator:
         block.held = [*still_held(fresh, later), *block.held]
 
     def _matches(self, join: Sides | MultiJoin, reach: Reach) -> Iterator[Matches]:
+        marks = guest_marks(self.group.key_sides, join.spaces)
         for found in join.scan(reach):
-            matches = filtered(found, join.spaces, self.group.verified)
+            at_home = found_here(found, join.spaces, marks)
+            matches = filtered(at_home, join.spaces, self.group.verified)
             if len(self.windows) > 1 or self._is_uneven:
                 matches = matches.with_ages(join.spaces, self.group.measures, by_side=self._is_uneven)
             yield matches
@@ -396,6 +399,8 @@ class GroupOperator:
     def _only_counts(self, join: Sides | MultiJoin) -> bool:
         """Whether lengths of ranges are all that is asked for."""
         if isinstance(join, MultiJoin) and (not join.can_count or join.is_late):
+            return False
+        if guest_marks(self.group.key_sides, join.spaces):
             return False
         counted = all(cls.delivery is Delivery.COUNT and not cls.filters for cls in self.group.classes)
         usable = counted and all(

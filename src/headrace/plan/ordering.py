@@ -25,8 +25,8 @@ from statistics import fmean
 from typing import TypeAlias
 
 from headrace.plan.costs import (
-    JoinFacts,
     CostGraph,
+    JoinFacts,
     Order,
     StreamFacts,
     multiway_cost,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from headrace.plan.costs import JoinFacts, CostGraph, Order, StreamFacts, step_cost
+from headrace.plan.costs import CostGraph, JoinFacts, Order, StreamFacts, step_cost
 
 StepPrice: TypeAlias = Callable[[Order, int], float]
 """What it costs to go on to a side after those bound, in whatever order these are."""
