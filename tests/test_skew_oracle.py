@@ -1,7 +1,7 @@
 """Heavy keys, declared in the middle of a run: the answers stay the reference's, and no cell holds most of the tuples.
 
-Joins of two streams and of more, windows of time and of rows, streams that are late or patient, budgets, restored shards,
-any grid and any side split. Several shards give the reference's rows, micro-batch after micro-batch in order.
+Joins of two streams and of more, windows of time and of rows, streams that are late or patient, budgets, restored
+shards, any grid and any side split. Several shards give the reference's rows, micro-batch after micro-batch in order.
 """
 
 from __future__ import annotations
