@@ -155,18 +155,19 @@ STREAMS = "".join(
     for name in "abc"
 )
 PAIR = "CREATE QUERY q AS SELECT a.v FROM a, b WHERE a.k = b.k WINDOW 1 MILLISECOND"
+COUNTED = "CREATE QUERY q AS SELECT a.v FROM a [ROWS 1000], b [ROWS 2] WHERE a.k = b.k"
 TRIPLE = "CREATE QUERY q AS SELECT a.v FROM a, b, c WHERE a.k = b.k AND b.k = c.k WINDOW 1 MILLISECOND"
 
 
-def rows(count: int, heavy: int, first_us: int) -> pa.RecordBatch:
-    """A tuple a microsecond; so many of ten have key 0, the others keys of their own."""
+def rows(count: int, heavy: int, first_us: int, apart_us: int = 1) -> pa.RecordBatch:
+    """Tuples so far apart; so many of ten have key 0, the others keys of their own."""
     numbers = range(count)
     keys = [0 if number % 10 < heavy else first_us + number for number in numbers]
-    times = pa.array([first_us + number for number in numbers], pa.timestamp("us", "UTC"))
+    times = pa.array([first_us + apart_us * number for number in numbers], pa.timestamp("us", "UTC"))
     return pa.RecordBatch.from_pydict({"k": pa.array(keys), "v": pa.array(numbers, pa.int64()), "ts": times})
 
 
-@pytest.mark.parametrize("text", [PAIR, TRIPLE], ids=["pair", "triple"])
+@pytest.mark.parametrize("text", [PAIR, COUNTED, TRIPLE], ids=["pair", "counted", "triple"])
 def test_with_nine_of_ten_tuples_on_one_key_the_fullest_cell_holds_far_less_when_it_is_split(text: str) -> None:
     script = read_script(STREAMS + text)
     held = {}
@@ -174,7 +175,7 @@ def test_with_nine_of_ten_tuples_on_one_key_the_fullest_cell_holds_far_less_when
         host = LocalHost(script.catalog, script.queries, shards=4)
         for number in range(8):
             first_us = 2000 * number
-            others = {name: rows(2, 10, first_us) for name in "bc" if f" {name}" in text.split("WHERE")[0]}
+            others = {name: rows(2, 10, first_us, 1999) for name in "bc" if f" {name}" in text.split("WHERE")[0]}
             host.arrive({"a": rows(2000, 9, first_us), **others})
             if is_split:
                 declare(host)
