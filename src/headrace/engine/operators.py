@@ -218,7 +218,7 @@ class GroupOperator:
             held = [*(run.min_us for run in state.window.runs), *(int(one.ts_us[0]) for one in some)]
             waiting = (state.waiting.first_us, *(block.oldest_us(index) for block in self.pending))
             coming_us = -(2**63) if reached is None else reached.ts_us
-            oldest_us.append(min(coming_us, *held, *(one for one in waiting if one is not None)))
+            oldest_us.append(min([coming_us, *held, *(one for one in waiting if one is not None)]))
         sides = self.group.key_sides
         return [still_visiting(some, side, sides, oldest_us) for side, some in enumerate(released)]
 
