@@ -23,8 +23,10 @@ from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Kind, Packer
 from headrace.engine.segments import unpack_batch
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Catalog
+from headrace.plan.hypercube import Grid
 from headrace.plan.queries import Query
 from headrace.plan.sharing import SharedPlan, share
+from headrace.plan.skew import SeenKeys
 from tests.orders import drawn_orders
 
 
@@ -55,8 +57,15 @@ class LocalHost:
         probes: int | None = None,
         backlog_rows: int | None = None,
         seed: int | None = None,
+        grids: Mapping[str, Grid] | None = None,
     ) -> None:
         self._draw = None if seed is None else random.Random(seed)
+        self.grids = dict(grids or {})
+        """By group; may be changed between arrivals."""
+        self.newest_us = -(2**63)
+        """The newest event time that has arrived in any stream."""
+        self.heavy_seen: list[dict[tuple[str, int, int], SeenKeys]] = []
+        """What each source task of the last micro-batch saw."""
         self.probes = probes
         self.backlog_rows = backlog_rows
         self.options = options or ShardOptions()
@@ -95,11 +104,14 @@ class LocalHost:
         """One micro-batch: at most one chunk a stream."""
         self._order += 1
         envelopes: list[Envelope] = []
+        self.heavy_seen = []
         for name, batch in batches.items():
             if ordered:
                 batch = batch.append_column(ORDER, pa.array([self._order << ORDER_SHIFT] * batch.num_rows, pa.int64()))
-            packer = Packer(self.plan, self.plan.catalog.get(name), len(self.stores))
+            packer = Packer(self.plan, self.plan.catalog.get(name), len(self.stores), grids=self.grids)
             envelopes += packer.pack(batch, at_us)
+            self.heavy_seen.append(packer.heavy_seen)
+        self.newest_us = max([self.newest_us, *(one.newest_us for one in envelopes if one.kind is Kind.HEARTBEAT)])
         self.deliver(envelopes)
 
     def go_on(self) -> None:

@@ -195,7 +195,7 @@ def test_blocks_give_every_pair_once_in_order(
     inputs, got = Inputs(), []
     for block in blocks:
         if any(block):
-            got += scanned(replace(inputs.sides(*block), find=find), within(window_us))
+            got += scanned(replace(inputs.sides(*block), finds=(find, find)), within(window_us))
     left, right = ([row for block in blocks for row in block[side]] for side in (0, 1))
     assert got == naive(left, right, window_us)
 

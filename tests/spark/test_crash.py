@@ -157,5 +157,6 @@ TOLD = json.dumps(
         "over_limit": 0,
         "heard": {},
         "measured": {},
+        "seen": [],
     }
 )

@@ -25,6 +25,7 @@ from headrace.engine.budget import ProbeBudget
 from headrace.engine.checking import serves
 from headrace.engine.cutting import BlockCut, Heard, boundaries, split_rows, stretches
 from headrace.engine.events import Effect, EmitCount, EmitRows
+from headrace.engine.guests import found_here, guest_marks, has_marks, still_visiting, with_marks
 from headrace.engine.join import Sides
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import key_ranges
@@ -165,7 +166,7 @@ class GroupOperator:
     def accept(self, index: int, batch: pa.RecordBatch, arrived_us: int, chunk_us: Int64s | None) -> None:
         """Takes rows of one input, in arrival order."""
         state = self.inputs[index]
-        state.waiting.add(batch, arrived_us, state.collected, chunk_us)
+        state.waiting.add(batch, arrived_us, with_marks(state.collected, batch), chunk_us)
 
     def admit(self, progress: Place | None) -> Iterator[Effect]:
         """Makes blocks of what is due at ``progress``; a single stream's rows go straight through."""
@@ -212,7 +213,8 @@ class GroupOperator:
 
     def _blocks_upto(self, place: Place) -> list[list[Block]]:
         """What is due there, as one block or several, each in as many rounds as the way of collecting changes."""
-        released, counted = zip(*(state.release(place) for state in self.inputs), strict=True)
+        all_released, counted = zip(*(state.release(place) for state in self.inputs), strict=True)
+        released = self._without_idle_guests(all_released, place)
         positions = [state.position for state in self.inputs]
         rounds = [self._with_seen(one, counted) for one in stretches(released, positions)]
         layouts = [state.window.layout for state in self.inputs]
@@ -221,6 +223,20 @@ class GroupOperator:
             pieces = split_rows(rounds[0], positions, rows)
             return [[make_block(piece, layouts, positions)] for piece in pieces]
         return [[make_block(one, layouts, positions) for one in rounds]]
+
+    def _without_idle_guests(self, released: Sequence[list[Released]], place: Place) -> Sequence[list[Released]]:
+        """What is due there, less the guests that come when nothing is left that they are here for."""
+        if not any(has_marks(one.collected) for some in released for one in some):
+            return released
+        reached = self.progress if place == END_OF_TIME else place
+        oldest_us = []
+        for index, (state, some) in enumerate(zip(self.inputs, released, strict=True)):
+            held = [*(run.min_us for run in state.window.runs), *(int(one.ts_us[0]) for one in some)]
+            waiting = (state.waiting.first_us, *(block.oldest_us(index) for block in self.pending))
+            coming_us = -(2**63) if reached is None else reached.ts_us
+            oldest_us.append(min([coming_us, *held, *(one for one in waiting if one is not None)]))
+        sides = self.group.key_sides
+        return [still_visiting(some, side, sides, oldest_us) for side, some in enumerate(released)]
 
     def _with_seen(self, released: Sequence[Released | None], counted: Sequence[Counted]) -> list[Released | None]:
         """The rows of a round, each with how many tuples of another side's stream are before it, where it matters."""
@@ -370,8 +386,10 @@ class GroupOperator:
         block.held = [*still_held(fresh, later), *block.held]
 
     def _matches(self, join: Sides | MultiJoin, reach: Reach) -> Iterator[Matches]:
+        marks = guest_marks(self.group.key_sides, join.spaces)
         for found in join.scan(reach):
-            matches = filtered(found, join.spaces, self.group.verified)
+            at_home = found_here(found, join.spaces, marks)
+            matches = filtered(at_home, join.spaces, self.group.verified)
             if len(self.windows) > 1 or self._is_uneven:
                 matches = matches.with_ages(join.spaces, self.group.measures, by_side=self._is_uneven)
             yield matches
@@ -417,6 +435,8 @@ class GroupOperator:
     def _only_counts(self, join: Sides | MultiJoin) -> bool:
         """Whether lengths of ranges are all that is asked for."""
         if isinstance(join, MultiJoin) and (not join.can_count or join.is_late):
+            return False
+        if guest_marks(self.group.key_sides, join.spaces):
             return False
         counted = all(cls.delivery is Delivery.COUNT and not cls.filters for cls in self.group.classes)
         usable = counted and all(

@@ -5,15 +5,14 @@
                        +-- the newest event time --> ProgressMade, one a chunk and shard
 
 Owns: :class:`Packer` and the envelope, the only thing that crosses the shuffle. A chunk is a stretch of rows with one
-place in the stream's arrival order (a file). Invariant: a row reaches one shard of each input that takes it; of a
-multi-way join, as many as its grid says. Cost: a
-few vector passes over the rows; payloads are Arrow IPC, copied once.
+place in the stream's arrival order (a file). Invariants: a row reaches one shard of each input that takes it; of a
+join, as many as its grid says (``cells``); one of them reports it should it be late. Cost: a few vector passes over the
+rows; payloads are Arrow IPC, copied once.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -24,18 +23,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.engine.cells import Cells, by_shard
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, ProgressMade, StreamsEnded
+from headrace.engine.frequent import frequent_keys
 from headrace.engine.keys import Int64s, encode_keys, shard_of
 from headrace.engine.operators import layout_of
 from headrace.engine.segments import (
+    BEFORE,
     KEY,
     NUMBER,
     REPORTED,
     Layout,
     key_column,
     pack_batch,
-    take_rows,
     times_of,
     unpack_batch,
 )
@@ -43,9 +44,9 @@ from headrace.engine.waiting import SEAT
 from headrace.errors import InvariantError
 from headrace.model import Stream, StreamId
 from headrace.plan.expressions import ColumnRef, Expression
-from headrace.plan.hypercube import Dimension, Grid, choose_grid
-from headrace.plan.joingraph import JoinGraph
+from headrace.plan.hypercube import Grid, grid_of
 from headrace.plan.sharing import Group, Input, SharedPlan
+from headrace.plan.skew import SeenKeys
 
 ORDER = "__order"
 """Column that tells chunks apart: a chunk's place in arrival order, shifted left by ``ORDER_SHIFT``, and below it any
@@ -115,13 +116,16 @@ class Envelope:
 
 
 class Packer:
-    """Packs the rows of one source task of one stream."""
+    """Packs the rows of one source task of one stream. ``grids``: by group; one without has that of ``grid_of``.
+    ``heavy_seen``: by group, attribute class and side, the keys that many of the rows so far had, except heavy ones."""
 
     def __init__(
         self, plan: SharedPlan, stream: Stream, shards: int, task: int = 0, grids: Mapping[str, Grid] | None = None
     ) -> None:
+        self.heavy_seen: dict[tuple[str, int, int], SeenKeys] = {}
         self._task = task
         self._grids = grids or {}
+        self._cells: dict[tuple[int, int], Cells | None] = {}
         self._chunks = 0
         self._plan = plan
         self._stream = stream
@@ -218,54 +222,42 @@ class Packer:
         if len(self._readers) > 1:
             carried = carried.append_column(REPORTED, pa.array(~taken[kept]))
             taken |= kept
-        if group.graph is not None:
-            yield from self._by_cell(group, input_index, chunk, carried, every=counts)
+        if not group.is_join:
+            yield from by_shard(carried, self._deal(chunk.num_rows) % self._shards, self._shards, every=counts)
             return
-        if group.is_join:
-            keys = encode_keys(_columns(reader.keys, chunk), group.key_form)
-            if layout_of(reader, group.key_form).key not in reader.schema.names:
-                carried = carried.append_column(KEY, pa.array(keys))
-            shards = shard_of(keys, self._shards)
-        else:
-            shards = self._deal(chunk.num_rows) % self._shards
-        yield from _by_shard(carried, shards, self._shards, every=counts)
+        numbers = _key_numbers(group, reader, chunk)
+        carried = _with_numbers(carried, numbers, layout_of(reader, group.key_form))
+        cells = self._cells_of(group_index, input_index)
+        if cells is None:
+            yield from by_shard(carried, shard_of(numbers[0], self._shards), self._shards, every=counts)
+            return
+        self._look_at(cells, group, input_index, numbers)
+        yield from cells.split(carried, numbers, times_of(carried, reader.time), every=counts)
+        if counts:
+            yield from ((shard, carried.slice(0, 0)) for shard in range(cells.grid.cells, self._shards))
 
     def _deal(self, rows: int) -> Int64s:
         """Numbers that go on from row to row."""
         self._dealt += rows
         return np.arange(self._dealt - rows, self._dealt)
 
-    def _by_cell(
-        self, group: Group, side: int, chunk: pa.RecordBatch, carried: pa.RecordBatch, *, every: bool
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows of a multi-way join's side with the numbers they are searched by, for every cell they belong to."""
-        assert group.graph is not None
-        reader = group.inputs[side]
-        numbers = [encode_keys(_columns(index.keys, chunk), index.form) for index in reader.indexes]
-        carried = _with_numbers(carried, numbers, layout_of(reader, group.key_form))
-        grid = self._grids.get(group.signature) or choose_grid(group.graph, (1.0,) * len(group.sides), self._shards)
-        codes, own = np.zeros(chunk.num_rows, dtype=np.int64), []
-        for dimension in grid.dimensions:
-            if side in dimension.sides:
-                codes = codes * dimension.share + self._coordinates(group.graph, dimension, side, numbers, len(codes))
-                own.append(dimension)
-        parts = dict(_by_shard(carried, codes, math.prod(one.share for one in own), every=every))
-        for cell, place in enumerate(grid.coordinates()):
-            code = 0
-            for dimension, coordinate in zip(grid.dimensions, place, strict=True):
-                if side in dimension.sides:
-                    code = code * dimension.share + coordinate
-            if code in parts:
-                yield cell, parts[code]
-        if every:
-            yield from ((shard, carried.slice(0, 0)) for shard in range(grid.cells, self._shards))
+    def _cells_of(self, group_index: int, side: int) -> Cells | None:
+        """Where a side's rows go; None where the group has no grid: a self-join on one key."""
+        place = (group_index, side)
+        if place not in self._cells:
+            group = self._plan.groups[group_index]
+            has_grid = group.graph is not None or len(group.inputs) > 1
+            grid = (self._grids.get(group.signature) or grid_of(group, self._shards)) if has_grid else None
+            self._cells[place] = None if grid is None else Cells(group, side, grid)
+        return self._cells[place]
 
-    def _coordinates(
-        self, graph: JoinGraph, dimension: Dimension, side: int, numbers: Sequence[Int64s], rows: int
-    ) -> Int64s:
-        if dimension.attribute is None:
-            return self._deal(rows) % dimension.share
-        return shard_of(numbers[graph.classes[dimension.attribute].index_of(side)], dimension.share)
+    def _look_at(self, cells: Cells, group: Group, side: int, numbers: Sequence[Int64s]) -> None:
+        """Notes which keys are frequent."""
+        for attribute, index, share in cells.keyed():
+            known = {one.number for one in cells.grid.heavy if one.attribute == attribute}
+            place = (group.signature, attribute, side)
+            seen = frequent_keys(numbers[index], share, known)
+            self.heavy_seen[place] = self.heavy_seen.get(place, SeenKeys()).plus(seen)
 
 
 def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int]]:
@@ -301,6 +293,13 @@ def _columns(keys: Sequence[Expression], chunk: pa.RecordBatch) -> list[pa.Array
     return [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in columns]
 
 
+def _key_numbers(group: Group, reader: Input, chunk: pa.RecordBatch) -> list[Int64s]:
+    """The numbers of each key that rows are searched by."""
+    if group.graph is None:
+        return [encode_keys(_columns(reader.keys, chunk), group.key_form)]
+    return [encode_keys(_columns(index.keys, chunk), index.form) for index in reader.indexes]
+
+
 def _with_numbers(batch: pa.RecordBatch, numbers: Sequence[Int64s], layout: Layout) -> pa.RecordBatch:
     """The rows with the numbers of their keys, where no column is that number already; without any key, all have 0."""
     if layout.key not in batch.schema.names:
@@ -309,20 +308,6 @@ def _with_numbers(batch: pa.RecordBatch, numbers: Sequence[Int64s], layout: Layo
     for index, some in enumerate(numbers[1:], 1):
         batch = batch.append_column(key_column(index), pa.array(some))
     return batch
-
-
-def _by_shard(
-    batch: pa.RecordBatch, shards: Int64s, count: int, *, every: bool
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    if count == 1:
-        yield 0, batch
-        return
-    order = np.argsort(shards.astype(np.uint16), kind="stable")
-    batch = take_rows(batch, order)
-    ends = np.cumsum(np.bincount(shards, minlength=count))
-    for shard, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        if end > begin or every:
-            yield shard, batch.slice(int(begin), int(end - begin))
 
 
 def dead_letters(stream: StreamId, reason: str, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -343,4 +328,4 @@ def _readable(row: dict[str, object]) -> object:
     if corrupt is not None:
         return corrupt
     marks = (ORDER, NUMBER, SEAT)
-    return {name: value for name, value in row.items() if name not in marks and not name.startswith(KEY)}
+    return {name: value for name, value in row.items() if name not in marks and not name.startswith((KEY, BEFORE))}

@@ -34,6 +34,17 @@ PLACE = "__place"
 """The column that holds a tuple's place in the whole stream, counted from 0, where a window is measured in rows."""
 
 
+BEFORE = "__before"
+"""What the columns that mark guests are called by: see ``before_column``."""
+NO_GUEST = 2**63 - 1
+
+
+def before_column(attribute: int) -> str:
+    """The column that says, of a tuple that is a guest for a heavy key of that attribute class, what another side's
+    tuple must be older than for them to meet here; ``NO_GUEST`` for all others. Only where there may be guests."""
+    return f"{BEFORE}{attribute}"
+
+
 def seen_column(input: int) -> str:
     """The column that holds how many tuples of that input's whole stream are before a tuple, likewise."""
     return f"__seen{input}"

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from headrace.config import Settings
 from headrace.model import QueryId, format_duration
-from headrace.plan.explain_joins import join_lines, side_names
+from headrace.plan.explain_joins import heavy_lines, join_lines, side_names
+from headrace.plan.hypercube import Grid
 from headrace.plan.joinplans import JoinPlan, plan_joins
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import (
@@ -27,14 +28,15 @@ def explain(
     settings: Settings,
     queries: Sequence[QueryId] | None = None,
     joins: Mapping[str, JoinPlan] | None = None,
+    grids: Mapping[str, Grid] | None = None,
 ) -> str:
     """The groups that hold these queries (all by default), one block of lines each. ``joins``: how multi-way joins are
-    carried out; by default as planned before the first tuple."""
+    carried out; by default as planned before the first tuple. ``grids``: the cells of joins, with their heavy keys."""
     wanted = set(plan.queries if queries is None else queries)
     groups = [group for group in plan.groups if wanted & set(_queries(group))]
     planned = plan_joins(plan, settings) | dict(joins or {})
     blocks = [
-        "\n".join(_group_lines(plan, number, group, settings, planned.get(group.signature)))
+        "\n".join(_group_lines(plan, number, group, settings, planned.get(group.signature), grids or {}))
         for number, group in enumerate(groups, 1)
     ]
     return "\n\n".join([_head(groups, settings.shards), *blocks]) + "\n"
@@ -54,7 +56,12 @@ def _counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def _group_lines(
-    plan: SharedPlan, number: int, group: Group, settings: Settings, join: JoinPlan | None
+    plan: SharedPlan,
+    number: int,
+    group: Group,
+    settings: Settings,
+    join: JoinPlan | None,
+    grids: Mapping[str, Grid],
 ) -> Iterator[str]:
     names = side_names(group)
     kind = "window join" if group.is_join else "scan"
@@ -66,6 +73,7 @@ def _group_lines(
         yield f"  partitioning  {_partitioning(group, settings.shards)}"
     else:
         yield from join_lines(group, join, settings, names)
+    yield from heavy_lines(group, grids.get(group.signature, Grid()), names)
     if group.is_join:
         yield (
             "  bands         " + " | ".join(_bands(group))

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from headrace.config import Settings
 from headrace.plan.costs import Order
-from headrace.plan.hypercube import Dimension
+from headrace.plan.hypercube import Dimension, Grid
 from headrace.plan.joingraph import graph_text, key_text
 from headrace.plan.joinplans import JoinPlan
 from headrace.plan.sharing import Group, expression_text
+from headrace.plan.skew import HeavyKey, SeenBySide, SeenKeys
 from headrace.plan.switching import number
 
 
@@ -35,6 +36,24 @@ def join_lines(group: Group, join: JoinPlan, settings: Settings, names: Sequence
     yield f"    copies      {', '.join(held)}"
     load = sum(size * join.grid.part(side) for side, size in enumerate(join.facts.sizes))
     yield f"    per cell    about {number(load)} tuples held of {number(sum(join.facts.sizes))}"
+
+
+def heavy_lines(group: Group, grid: Grid, names: Sequence[str]) -> Iterator[str]:
+    """How many keys are split, by the stream whose tuples are dealt out."""
+    for side in sorted({one.split_side for one in grid.heavy}):
+        count = sum(one.split_side == side for one in grid.heavy)
+        keys = "1 heavy key" if count == 1 else f"{count} heavy keys"
+        copied = [names[other] for other in range(len(group.sides)) if other != side]
+        yield f"    split       {keys}: {names[side]} dealt out, {' and '.join(copied)} copied"
+
+
+def heavy_text(group: Group, grid: Grid, key: HeavyKey, seen: SeenBySide) -> str:
+    """What is said when a key becomes heavy."""
+    name = side_names(group)[key.split_side]
+    of_side = seen.get((key.attribute, key.split_side), SeenKeys())
+    part = of_side.keys.get(key.number, 0) / max(of_side.rows, 1)
+    cells = next((one.share for one in grid.dimensions if one.attribute == key.attribute), 1)
+    return f"a key of {name} with {part:.0%} of its tuples is split over {cells} cells"
 
 
 def _order_text(join: JoinPlan, origin: int, order: Order, settings: Settings, names: Sequence[str]) -> str:

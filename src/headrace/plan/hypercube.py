@@ -7,20 +7,25 @@
 
 A tuple goes to every cell that agrees with the coordinates it has; along a dimension it lacks it is copied. Where
 attributes do not cut a side, its tuples can be dealt out along a dimension of the side's own: of two sides without a
-common attribute, a grid in which each pair meets in exactly one cell.
+common attribute, a grid in which each pair meets in exactly one cell. Keys that too many tuples have are spread over
+a whole dimension (``skew``).
 
-Owns: :class:`Grid`, ``choose_grid``. Shares are chosen so that a cell holds as little as possible, then so that little
-is copied; the search looks at every way to share out the shards. Invariant: shares multiply to at most the shards.
+Owns: :class:`Grid`, ``choose_grid``, ``grid_of``. Shares are chosen so that a cell holds as little as possible, then so
+that little is copied; the search looks at every way to share out the shards. Invariants: shares multiply to at most the
+shards; a key is heavy once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
+from headrace.errors import PlanError
 from headrace.plan.joingraph import JoinGraph
+from headrace.plan.sharing import Group
+from headrace.plan.skew import HeavyKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +39,39 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The dimensions with more than one coordinate; cells are numbered with the last one running fastest."""
+    """The dimensions with more than one coordinate; cells are numbered with the last one running fastest. ``heavy``:
+    the keys that are not at one coordinate."""
 
     dimensions: tuple[Dimension, ...] = ()
+    heavy: tuple[HeavyKey, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len({(one.attribute, one.number) for one in self.heavy}) < len(self.heavy):
+            raise PlanError("a key is heavy twice in one dimension")
+        sides = {one.attribute: one.sides for one in self.dimensions}
+        if any(one.split_side not in sides.get(one.attribute, (one.split_side,)) for one in self.heavy):
+            raise PlanError("a heavy key's split side is not in its class")
 
     @property
     def cells(self) -> int:
         return math.prod(one.share for one in self.dimensions)
 
     def copies(self, side: int) -> int:
-        """How many cells a tuple of a side goes to."""
+        """How many cells a tuple of a side goes to, if it has no heavy key."""
         return math.prod(one.share for one in self.dimensions if side not in one.sides)
 
     def part(self, side: int) -> float:
         """The part of a side's tuples that is in one cell."""
         return self.copies(side) / self.cells
 
-    def to_json(self) -> list[Any]:
-        return [[list(one.sides), one.attribute, one.share] for one in self.dimensions]
+    def to_json(self) -> dict[str, Any]:
+        dimensions = [[list(one.sides), one.attribute, one.share] for one in self.dimensions]
+        return {"dimensions": dimensions, "heavy": [list(astuple(one)) for one in self.heavy]}
 
     @staticmethod
-    def from_json(told: list[Any]) -> Grid:
-        return Grid(tuple(Dimension(tuple(sides), attribute, share) for sides, attribute, share in told))
+    def from_json(told: dict[str, Any]) -> Grid:
+        dimensions = (Dimension(tuple(sides), attribute, share) for sides, attribute, share in told["dimensions"])
+        return Grid(tuple(dimensions), tuple(HeavyKey(*one) for one in told["heavy"]))
 
     def coordinates(self) -> Iterator[tuple[int, ...]]:
         """Each cell's place, in the order of their numbers."""
@@ -65,6 +81,18 @@ class Grid:
                 cell, coordinate = divmod(cell, one.share)
                 place.append(coordinate)
             yield tuple(reversed(place))
+
+
+def pair_grid(shards: int) -> Grid:
+    """The grid of two sides with one key: all shards along it."""
+    return Grid((Dimension((0, 1), 0, shards),)) if shards > 1 else Grid()
+
+
+def grid_of(group: Group, shards: int) -> Grid | None:
+    """A group's grid while nothing is known of its tuples; None where it has none: a scan, a self-join on one key."""
+    if group.graph is not None:
+        return choose_grid(group.graph, (1.0,) * len(group.sides), shards)
+    return pair_grid(shards) if group.sides == (0, 1) else None
 
 
 def choose_grid(graph: JoinGraph, held_rows: Sequence[float], shards: int) -> Grid:

@@ -139,6 +139,11 @@ class Group:
         return len(self.sides) > 1
 
     @property
+    def key_sides(self) -> tuple[tuple[int, ...], ...]:
+        """The sides that each attribute class is of: with a key and no graph, the one of all sides."""
+        return tuple(one.sides for one in self.graph.classes) if self.graph is not None else ((0, 1),)
+
+    @property
     def numbers_tuples(self) -> bool:
         """Whether only a number tells which of two tuples at one time came first: as where two inputs read one
         stream."""

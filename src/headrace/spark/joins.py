@@ -2,10 +2,11 @@
 
       end of a micro-batch   shards told what they hold and how many partners samples have  ->  facts  ->  best orders
       better by a share?     the next micro-batch has the new orders; the reason is logged, and in the statistics
+      a key has too many     from a time on that none has reached, its tuples are split over the cells
 
 Owns: :class:`JoinKeeper`. A group's grid is chosen when the group comes and written down in the checkpoint, because it
-decides where tuples are held; orders may change between any two micro-batches. Cost: a search over orders a
-micro-batch, for joins of three or more streams.
+decides where tuples are held (keys that became heavy likewise, before a tuple is sent by it); orders may change between
+any two micro-batches. Cost: a search over orders a micro-batch, for joins of three or more streams.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.config import Settings
-from headrace.plan.explain_joins import side_names
+from headrace.plan.explain_joins import heavy_text, side_names
 from headrace.plan.facts import Measured, measured_facts
-from headrace.plan.hypercube import Grid
+from headrace.plan.hypercube import Grid, grid_of
 from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins
 from headrace.plan.methods import choices_for, orders_for
 from headrace.plan.sharing import Group, SharedPlan
+from headrace.plan.skew import heavy_keys
 from headrace.plan.switching import Switch, find_switch
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
@@ -43,21 +45,31 @@ class JoinKeeper:
     grids: Path
     joins: dict[str, JoinPlan] = field(default_factory=dict)
     switches: list[str] = field(default_factory=list)
+    """What was changed while running, and why."""
+    known: dict[str, Grid] = field(default_factory=dict)
+    """The grids of all joins, also of such as were here before."""
     _groups: dict[str, Group] = field(default_factory=dict)
-    _known: dict[str, Grid] = field(default_factory=dict)
+    _newest_us: int = -(2**62)
     _heard: deque[dict[str, tuple[int, int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
     _measured: set[str] = field(default_factory=set)
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: joins that were there stay as they are."""
-        self._known = self._known or read_grids(self.grids)
-        planned = plan_joins(plan, self.settings, self._known)
+        self.known = self.known or read_grids(self.grids)
+        planned = plan_joins(plan, self.settings, self.known)
         self.joins = {signature: self.joins.get(signature, one) for signature, one in planned.items()}
         self._groups = {group.signature: group for group in plan.groups if group.is_join}
-        found = self._known | {signature: one.grid for signature, one in self.joins.items()}
-        if found != self._known:
-            self._known = found
-            write_grids(self.grids, found)
+        found = {signature: one.grid for signature, one in self.joins.items()}
+        for signature, group in self._groups.items():
+            grid = None if group.graph is not None else grid_of(group, self.settings.shards)
+            if grid is not None:
+                found[signature] = self.known.get(signature, grid)
+        self._keep(self.known | found)
+
+    def _keep(self, grids: dict[str, Grid]) -> None:
+        if grids != self.known:
+            self.known = grids
+            write_grids(self.grids, grids)
 
     def applied(self, work: Work) -> Work:
         """The work with the joins as they are carried out now."""
@@ -70,23 +82,42 @@ class JoinKeeper:
             expiry_us={name: interval for name, interval in expiry.items() if interval},
             buckets={name: some for name, some in buckets.items() if some is not None},
         )
-        return replace(work, shard=options, grids={name: one.grid for name, one in self.joins.items()})
+        grids = {name: self.known[name] for name in self._groups if name in self.known}
+        return replace(work, shard=options, grids=grids)
 
     def learn(self, facts: BatchFacts) -> bool:
-        """Takes in what a micro-batch told; whether orders have changed by it."""
+        """Takes in what a micro-batch told; whether anything has changed by it."""
         self._heard.append(facts.heard())
+        self._newest_us = max([self._newest_us, *(newest_us for _, _, newest_us in facts.heard().values())])
+        said = [*self._reordered(facts), *self._split(facts)]
+        for reason in said:
+            log.info("%s", reason)
+            self.switches.append(f"micro-batch {facts.batch + 1}: {reason}")
+        return bool(said)
+
+    def _reordered(self, facts: BatchFacts) -> Iterator[str]:
+        """Leaves orders for better ones; why."""
         threshold = self.settings.order_switch
         if threshold is None:
-            return False
-        found: list[Switch] = []
+            return
         for signature, shards in facts.measured().items():
             group = self._groups.get(signature)
             if group is not None and len(group.sides) > 2:
-                found += self._switched(group, shards, threshold)
-        for switch in found:
-            log.info("%s", switch.reason)
-            self.switches.append(f"micro-batch {facts.batch + 1}: {switch.reason}")
-        return bool(found)
+                yield from (switch.reason for switch in self._switched(group, shards, threshold))
+
+    def _split(self, facts: BatchFacts) -> Iterator[str]:
+        """Splits keys that too many tuples have, from a time on that no tuple has reached; which."""
+        for signature, seen in facts.seen().items():
+            grid, group = self.known.get(signature), self._groups.get(signature)
+            if grid is None or group is None:
+                continue
+            heavy = heavy_keys(seen, grid, self._newest_us, grid.heavy)
+            if heavy != grid.heavy:
+                split = replace(grid, heavy=heavy)
+                self._keep(self.known | {signature: split})
+                if signature in self.joins:
+                    self.joins[signature] = replace(self.joins[signature], grid=split)
+                yield from (heavy_text(group, split, one, seen) for one in heavy if one not in grid.heavy)
 
     def orders(self) -> tuple[OrderStats, ...]:
         """The orders in use, by name."""

@@ -52,7 +52,8 @@ class LiveQueries:
             self.drop(record["drop"])
 
     def explain(self) -> str:
-        return explain(self._engine.plan_of(self._queries), self._engine.settings, joins=self._joins.joins)
+        plan, joins = self._engine.plan_of(self._queries), self._joins
+        return explain(plan, self._engine.settings, joins=joins.joins, grids=joins.known)
 
     def _ask(self, wanted: Callable[[], tuple[Query, ...]], record: dict[str, str]) -> None:
         self._changes.ask(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from headrace.plan.facts import Measured
+from headrace.plan.skew import SeenKeys, seen_from_json, seen_together
 from headrace.stats import OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
 
 RECENT = 20
@@ -52,6 +53,10 @@ class BatchFacts:
     def heard(self) -> dict[str, tuple[int, int, int]]:
         """By stream, the tuples read, their oldest and their newest time; every shard heard the same."""
         return {stream: tuple(some) for _, told in self.told for stream, some in told["heard"].items()}
+
+    def seen(self) -> dict[str, dict[tuple[int, int], SeenKeys]]:
+        """By group, the keys that many tuples had, by attribute class and side."""
+        return seen_together(seen_from_json(one) for _, told in self.told for one in told["seen"])
 
     def measured(self) -> dict[str, list[Measured]]:
         """By group, what each shard's multi-way join is like."""

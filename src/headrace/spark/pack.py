@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.packing import CORRUPT, ORDER, Envelope, Kind, Packer
 from headrace.model import Stream
+from headrace.plan.skew import seen_to_json
 from headrace.spark.checkpoint import END_MESSAGE
 from headrace.spark.envelopes import to_arrow
 from headrace.spark.orders import Orders, batch_number
@@ -25,7 +26,8 @@ Rows = Iterable[pa.RecordBatch]
 def packer(
     work: bytes, orders: Orders, stream: Stream, labels: tuple[int, ...]
 ) -> Callable[[Rows], Iterator[pa.RecordBatch]]:
-    """The function that packs one stream's rows, for the run's first plan (pickled) or one that came later."""
+    """The function that packs one stream's rows, for the run's first plan (pickled) or one that came later. A task ends
+    with a tally of the keys that many of its rows had."""
 
     def pack(batches: Rows) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -38,6 +40,9 @@ def packer(
             spent_us = (time.perf_counter_ns() - began_ns) // 1000
             timed = [replace(one, spent_us=spent_us) if one.kind is Kind.TALLY else one for one in envelopes]
             yield to_arrow(timed, labels)
+        if any(seen.keys for seen in packing.heavy_seen.values()):
+            told = seen_to_json(packing.heavy_seen)
+            yield to_arrow([Envelope(0, Kind.TALLY, stream.name, payload=told)], labels)
 
     return pack
 
