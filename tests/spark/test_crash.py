@@ -158,5 +158,6 @@ TOLD = json.dumps(
         "heard": {},
         "measured": {},
         "seen": [],
+        "newest_us": None,
     }
 )

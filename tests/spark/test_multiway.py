@@ -132,6 +132,25 @@ def test_an_order_follows_rates_that_change_places(spark: SparkSession, tmp_path
     assert next(one.order for one in run.stats().orders if one.stream == "b") == ("b", "a", "c")
 
 
+def test_a_heavy_key_is_split_over_the_cells_also_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    """Nine tuples of ten have one key: without splitting one of four shards would hold them all."""
+    chance = random.Random(4)
+    feeds = {name: Feed(tmp_path / name) for name in "ab"}
+    declared = "".join(declare(name, feeds[name], COLUMNS, max_files_per_batch="1") for name in "ab")
+    query = "CREATE QUERY q AS SELECT a.x, a.ts AS a_ts, b.ts AS b_ts FROM a, b WHERE a.x = b.x WINDOW 2 SECONDS;"
+    program = f"SET shards = 4;{declared}{query}"
+    said = []
+    for half in range(2):
+        for name, feed in feeds.items():
+            some = rows(ord(name) + half, 2400, 2400, 50, begin=2400 * half)
+            feed.add_all(cut([{**row, "x": 5} if chance.random() < 0.9 else row for row in some], 2))
+        run = run_once(spark, program, tmp_path / "out")
+        said += run.stats().switches
+    assert_answers(tmp_path / "out", answers(program, {name: feed.rows for name, feed in feeds.items()}))
+    assert [one for one in said if "of its tuples is split over 4 cells" in one]
+    assert "heavy key: " in run.explain()
+
+
 @pytest.mark.parametrize("method", ["eager", "lazy", "general", "naive"])
 def test_every_method_gives_the_same_rows(spark: SparkSession, tmp_path: Path, method: str) -> None:
     feeds, declared = streams(tmp_path, (60, 60, 60), 60, files=2)

@@ -49,7 +49,6 @@ class JoinKeeper:
     known: dict[str, Grid] = field(default_factory=dict)
     """The grids of all joins, also of such as were here before."""
     _groups: dict[str, Group] = field(default_factory=dict)
-    _newest_us: int = -(2**62)
     _heard: deque[dict[str, tuple[int, int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
     _measured: set[str] = field(default_factory=set)
 
@@ -88,7 +87,6 @@ class JoinKeeper:
     def learn(self, facts: BatchFacts) -> bool:
         """Takes in what a micro-batch told; whether anything has changed by it."""
         self._heard.append(facts.heard())
-        self._newest_us = max([self._newest_us, *(newest_us for _, _, newest_us in facts.heard().values())])
         said = [*self._reordered(facts), *self._split(facts)]
         for reason in said:
             log.info("%s", reason)
@@ -109,9 +107,9 @@ class JoinKeeper:
         """Splits keys that too many tuples have, from a time on that no tuple has reached; which."""
         for signature, seen in facts.seen().items():
             grid, group = self.known.get(signature), self._groups.get(signature)
-            if grid is None or group is None:
+            if grid is None or group is None or facts.newest_us is None:
                 continue
-            heavy = heavy_keys(seen, grid, self._newest_us, grid.heavy)
+            heavy = heavy_keys(seen, grid, facts.newest_us, grid.heavy)
             if heavy != grid.heavy:
                 split = replace(grid, heavy=heavy)
                 self._keep(self.known | {signature: split})

@@ -54,6 +54,11 @@ class BatchFacts:
         """By stream, the tuples read, their oldest and their newest time; every shard heard the same."""
         return {stream: tuple(some) for _, told in self.told for stream, some in told["heard"].items()}
 
+    @property
+    def newest_us(self) -> int | None:
+        """The newest event time of any stream, also of runs before this one."""
+        return max((told["newest_us"] for _, told in self.told if told["newest_us"] is not None), default=None)
+
     def seen(self) -> dict[str, dict[tuple[int, int], SeenKeys]]:
         """By group, the keys that many tuples had, by attribute class and side."""
         return seen_together(seen_from_json(one) for _, told in self.told for one in told["seen"])

@@ -174,6 +174,7 @@ class Step:
             "held": list(astuple(held)),
             "backlog": shard.backlog(),
             "heard": _heard(envelopes),
+            "newest_us": shard.newest_us,
             "seen": [bytes(one.payload).decode() for one in tallies if len(one.payload)],
             "measured": self._timed("sample", lambda: _measured_to_json(shard)),
             "spent": self._budget.spent,
