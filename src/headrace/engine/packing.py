@@ -27,8 +27,8 @@ from headrace.engine.cells import Cells, by_shard
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, ProgressMade, StreamsEnded
 from headrace.engine.frequent import frequent_keys
+from headrace.engine.inputs import layout_of
 from headrace.engine.keys import Int64s, encode_keys, shard_of
-from headrace.engine.operators import layout_of
 from headrace.engine.segments import (
     BEFORE,
     KEY,

@@ -34,9 +34,11 @@ from headrace.engine.events import (
     RejectRows,
     StreamsEnded,
 )
+from headrace.engine.inputs import END_OF_TIME, InputState, Place
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import bucketed_ranges, compared_ranges, key_ranges
-from headrace.engine.operators import END_OF_TIME, GroupOperator, InputState, OperatorOptions, Orders, Place
+from headrace.engine.operators import GroupOperator
+from headrace.engine.options import OperatorOptions, Orders
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
 from headrace.engine.segments import NUMBER, REPORTED, int64s_of, times_of

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from headrace.engine.blocks import ARRIVED, RANK, HeldResults, PendingBlock
-from headrace.engine.operators import GroupOperator, InputState, Place
+from headrace.engine.inputs import InputState, Place
+from headrace.engine.operators import GroupOperator
 from headrace.engine.segments import int64s_of, times_of, unpack_batch, view_segment
 from headrace.engine.spaces import Block, NewRows
 from headrace.engine.waiting import ChunkTimes, Piece

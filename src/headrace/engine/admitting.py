@@ -1,0 +1,57 @@
+"""What is done with rows on their way from waiting to a block: guests that have nothing left to meet go, and where
+windows are measured in rows, each row learns how many tuples of the other streams are before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headrace.engine.blocks import PendingBlock
+from headrace.engine.expiring import probed_by
+from headrace.engine.guests import has_marks, still_visiting
+from headrace.engine.inputs import InputState
+from headrace.engine.segments import PLACE, int64s_of, seen_column
+from headrace.engine.waiting import Counted, Released
+from headrace.plan.sharing import Group
+
+
+def without_idle_guests(
+    group: Group,
+    inputs: Sequence[InputState],
+    pending: Sequence[PendingBlock],
+    released: Sequence[list[Released]],
+    reached_us: int | None,
+) -> Sequence[list[Released]]:
+    """What was released, less the guests that come when nothing is left that they are here for. ``reached_us``: what no
+    tuple that comes later is older than."""
+    if not any(has_marks(one.collected) for some in released for one in some):
+        return released
+    coming_us = -(2**63) if reached_us is None else reached_us
+    oldest_us = []
+    for index, (state, some) in enumerate(zip(inputs, released, strict=True)):
+        held = [*(run.min_us for run in state.window.runs), *(int(one.ts_us[0]) for one in some)]
+        waiting = (state.waiting.first_us, *(block.oldest_us(index) for block in pending))
+        oldest_us.append(min([coming_us, *held, *(one for one in waiting if one is not None)]))
+    return [still_visiting(some, side, group.key_sides, oldest_us) for side, some in enumerate(released)]
+
+
+def with_seen(
+    group: Group, inputs: Sequence[InputState], released: Sequence[Released | None], counted: Sequence[Counted]
+) -> list[Released | None]:
+    """The rows of a round, each with how many tuples of another side's stream are before it, where it matters."""
+    found = list(released)
+    for index, state in enumerate(inputs):
+        one = found[index]
+        if one is None:
+            continue
+        for other in (other for other in probed_by(group, index) if group.counts_rows[other]):
+            if inputs[other].input.stream == state.input.stream:
+                seen = int64s_of(one.batch, PLACE)
+            else:
+                first_at_tie = inputs[other].position < state.position
+                seen = counted[other].seen(one.ts_us, first_at_tie=first_at_tie)
+            one = replace(one, batch=one.batch.append_column(seen_column(other), pa.array(seen)))
+        found[index] = one
+    return found
