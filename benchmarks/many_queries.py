@@ -35,7 +35,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.bench import machine
-from benchmarks.contenders import COLUMNS, CORES
+from benchmarks.contenders import COLUMNS, CORES, stream_sql
 from benchmarks.inputs import SCHEMA, START_US, STREAMS
 from benchmarks.report import markdown_table, verdict
 from headrace.config import Settings
@@ -134,11 +134,7 @@ def write(workload: Workload, directory: Path) -> None:
 
 
 def program(queries: list[Alert], data: Path) -> str:
-    streams = [
-        f"CREATE STREAM {stream} ({COLUMNS}) WITH (connector = 'files', format = 'parquet', "
-        f"path = '{data / stream}', time = 'ts', max_files_per_batch = '1');"
-        for stream in STREAMS
-    ]
+    streams = (stream_sql(stream, COLUMNS, data) for stream in STREAMS)
     return "\n".join([*streams, *(query.sql for query in queries)])
 
 
