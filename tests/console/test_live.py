@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from headrace.console.live import LiveView, line, render
-from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.stats import OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
 
 GOLDEN = Path(__file__).with_name("live_80.txt")
 
@@ -58,6 +58,28 @@ def test_with_a_budget_the_backlog_of_each_window_is_shown() -> None:
     assert "12,345" in shown
     assert "10 minutes of a(k) = b(k)" in shown
     assert line(busy).endswith(" held, 12,345 waiting for their turn")
+
+
+SWITCH = "micro-batch 7: order for new tuples of b: b, c, a instead of b, a, c"
+
+
+def test_join_orders_and_the_last_switch_are_shown() -> None:
+    orders = (OrderStats("a x b x c", "b", ("b", "c", "a")), OrderStats("a x b x c", "a", ("b", "a", "c")))
+    shown = text_of(replace(STATS, orders=orders, switches=("micro-batch 3: another", SWITCH)))
+    rows = [row.split(maxsplit=1) for row in shown.splitlines()]
+    assert ["b", "c, a"] in rows
+    assert ["a", "b, a, c"] in rows
+    assert SWITCH in shown
+    assert "micro-batch 3" not in shown
+
+
+def test_without_a_terminal_every_switch_is_a_line() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with LiveView(console) as view:
+        for switches in ((), (SWITCH,), (SWITCH,), (SWITCH, "micro-batch 9: back")):
+            view.update(replace(STATS, switches=switches))
+    said = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [one for one in said if one.startswith("micro-batch")] == [SWITCH, "micro-batch 9: back"]
 
 
 def test_a_long_table_says_how_much_it_leaves_out() -> None:

@@ -180,10 +180,16 @@ def test_a_row_late_in_its_chunk_has_no_seat() -> None:
     assert event.batch.column(SEAT).to_pylist() == [0, 1]
 
 
-def test_a_join_without_an_equality_is_on_one_shard() -> None:
+def test_a_join_without_an_equality_is_on_a_grid() -> None:
+    """Two by two cells: a row of the first stream is in the two cells of its row of the grid."""
     theta = plan("SELECT s.id FROM a s, b t WHERE s.x < t.x WINDOW 1 SECOND")
-    sent = of(Kind.ROWS, pack(theta, [cases.row(1, i, i) for i in range(9)], shards=3))
-    assert [(len(ids(one))) for one in sent] == [9]
+    sent = of(Kind.ROWS, pack(theta, [cases.row(1, i, i) for i in range(9)], shards=4))
+    assert [(one.shard, ids(one)) for one in sent] == [
+        (0, [0, 2, 4, 6, 8]),
+        (1, [0, 2, 4, 6, 8]),
+        (2, [1, 3, 5, 7]),
+        (3, [1, 3, 5, 7]),
+    ]
 
 
 def test_a_scans_rows_are_dealt_round() -> None:

@@ -15,10 +15,15 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from streams import Feed, answers, assert_answers, assert_in_order, cut, dead_letters, declare, output, readings
 
+from headrace.config import Settings
+from headrace.model import Catalog
+from headrace.plan.sharing import share
 from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import open_checkpoint
 from headrace.spark.envelopes import REPORT_DDL
+from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import RunMetrics
+from headrace.spark.orders import Work
 from headrace.spark.pacing import Pacer
 from headrace.spark.pipeline import Router, Sinks
 
@@ -129,7 +134,9 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
     sinks = Sinks(out, {"q": out / "q", "r": out / "r"}, {}, {}, 10)
     checkpoint = open_checkpoint(tmp_path / "checkpoint", (), (0,))
     metrics = RunMetrics(("q", "r"), (), {}, 1, 0.0)
-    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes())
+    plan = share(Catalog(), ())
+    work, joins = Work(plan, frozenset(), frozenset()), JoinKeeper(Settings(), checkpoint.grids)
+    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes(), work, joins)
     router(reports(1), 4)
     before = {path: path.stat().st_ino for path in out.rglob("*.parquet")}
     assert len(before) == 2
@@ -139,5 +146,16 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
 
 
 TOLD = json.dumps(
-    {"arrived": {}, "read": [], "late": {}, "held": [0] * 6, "stage_ms": {}, "backlog": {}, "spent": 0, "over_limit": 0}
+    {
+        "arrived": {},
+        "read": [],
+        "late": {},
+        "held": [0] * 6,
+        "stage_ms": {},
+        "backlog": {},
+        "spent": 0,
+        "over_limit": 0,
+        "heard": {},
+        "measured": {},
+    }
 )

@@ -1,4 +1,4 @@
-"""The live table of a run: queries, streams and shards, redrawn after each micro-batch.
+"""The live table of a run: queries, streams, shards and join orders, redrawn after each micro-batch.
 
 Owns how statistics look on a terminal; :func:`render` is a pure function of a snapshot. Where the output is not a
 terminal (a pipe, a log), a plain line is printed every few seconds instead. There is no clock here: time is the
@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headrace.stats import QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.stats import OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
 
 ROWS = 20
 """Rows of a table; more do not fit on a screen with three of them."""
@@ -35,6 +35,8 @@ def render(stats: RunStats, rows: int = ROWS) -> RenderableType:
     tables = [_queries(stats.queries, rows), _streams(stats.streams, rows), _shards(stats.shards, rows)]
     if stats.probes_allowed is not None:
         tables.insert(1, _windows(stats.windows, rows))
+    if stats.orders:
+        tables.append(_orders(stats.orders, rows))
     return Constrain(Group(_header(stats), *tables), WIDTH)
 
 
@@ -77,6 +79,8 @@ def _header(stats: RunStats) -> Text:
     if stats.stage_ms:
         stages = ", ".join(f"{name} {format_ms(ms)}" for name, ms in stats.stage_ms)
         text.append(f"\n{stages}", style="dim")
+    if stats.switches:
+        text.append(f"\n{stats.switches[-1]}", style="yellow")
     return text
 
 
@@ -115,6 +119,14 @@ def _shards(shards: Sequence[ShardStats], rows: int) -> Table:
     for shard in _shown(shards, rows):
         table.add_row(*_shard_cells(shard))
     return _with_rest(table, len(shards), rows)
+
+
+def _orders(orders: Sequence[OrderStats], rows: int) -> Table:
+    table = _table("new tuples of", "go through")
+    for one in _shown(orders, rows):
+        others = one.order[1:] if one.order[0] == one.stream else one.order
+        table.add_row(one.stream, ", ".join(others))
+    return _with_rest(table, len(orders), rows)
 
 
 def _shard_cells(shard: ShardStats) -> tuple[str, ...]:
@@ -204,6 +216,8 @@ class LiveView:
         return self
 
     def update(self, stats: RunStats) -> None:
+        if self._live is None:
+            self._tell_switches(stats)
         self._last = stats
         if self._live is not None:
             self._live.update(render(stats, self._rows), refresh=True)
@@ -217,6 +231,12 @@ class LiveView:
             self._live.stop()
         elif self._last is not None and self._last is not self._printed:
             self._print(self._last)
+
+    def _tell_switches(self, stats: RunStats) -> None:
+        """Each change of a join order has a line of its own."""
+        told = len(self._last.switches) if self._last is not None else 0
+        for switch in stats.switches[told:]:
+            self._console.print(switch, soft_wrap=True, highlight=False, markup=False)
 
     def _print(self, stats: RunStats) -> None:
         self._printed = stats

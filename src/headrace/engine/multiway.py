@@ -77,8 +77,6 @@ class MultiJoin:
         """All results that the new tuples make within reach, in result order, a slice at a time."""
         if self.is_late and not self.is_resumed and Measure.ROWS not in self.measures:
             yield self._late(reach)
-        elif self.graph.repeats_streams:
-            yield self._in_order([self._found(origin, None, reach) for origin in self._origins])
         elif self.graph.is_product and reach.after is None and self._starts_with_new:
             products = [self._product_scan(origin).product(reach.upto) for origin in self._origins]
             yield from merged_products(products, SLICE_MATCHES)
@@ -104,24 +102,34 @@ class MultiJoin:
     # --- slices of new tuples
 
     def _slices(self, reach: Reach) -> Iterator[Matches]:
-        """The new tuples in their order, as many at a time as make about ``SLICE_MATCHES`` results."""
+        """The new tuples in their order, as many at a time as make about ``SLICE_MATCHES`` results; those at one time
+        together, because one tuple may be in two sides."""
         by_rank = {origin: np.argsort(self._ranks(origin)) for origin in self._origins}
-        total = sum(map(len, by_rank.values()))
-        begin, size = 0, FIRST_SLICE if self._starts_with_new else total
-        while begin < total:
+        times = self._times_by_rank()
+        begin, size = 0, FIRST_SLICE if self._starts_with_new else len(times)
+        while begin < len(times):
+            end = int(np.searchsorted(times, times[min(begin + size, len(times)) - 1], side="right"))
             found = []
             for origin, order in by_rank.items():
-                low, high = np.searchsorted(self._ranks(origin)[order], [begin, begin + size])
+                low, high = np.searchsorted(self._ranks(origin)[order], [begin, end])
                 if high > low:
-                    found.append(self._found(origin, order[low:high] if size < total else None, reach))
+                    found.append(self._found(origin, order[low:high], reach))
             made = sum(map(len, found))
             if made:
                 yield self._in_order(found)
-            begin += size
-            size = int(np.clip(size * SLICE_MATCHES / max(made, 1), 1, 16 * size))
+            size = int(np.clip((end - begin) * SLICE_MATCHES / max(made, 1), 1, 16 * size))
+            begin = end
 
-    def _found(self, origin: int, rows: Int64s | None, reach: Reach) -> Matches:
-        """What some of a side's new tuples (None: all) find."""
+    def _times_by_rank(self) -> Int64s:
+        times = np.empty(sum(len(self._ranks(origin)) for origin in self._origins), dtype=np.int64)
+        for origin in self._origins:
+            new = self.spaces[origin].new
+            assert new is not None
+            times[new.ranks] = new.segment.ts_us
+        return times
+
+    def _found(self, origin: int, rows: Int64s, reach: Reach) -> Matches:
+        """What some of a side's new tuples find; all of them, where an order does not begin with them."""
         steps = steps_of(self.graph, self.orders[origin])
         start = self._start(origin, rows)
         parts: list[Partial] = []
@@ -136,15 +144,14 @@ class MultiJoin:
         ranks = self._ranks(origin)[sides[origin] - self.spaces[origin].new_base]
         return Matches(sides, ranks, np.full(len(ranks), origin, dtype=np.int8))
 
-    def _start(self, origin: int, rows: Int64s | None) -> Partial:
+    def _start(self, origin: int, rows: Int64s) -> Partial:
         """The first side of an origin's order: the new tuples themselves, or all tuples of another side."""
         first = self.orders[origin][0]
         space = self.spaces[first]
         if first != origin:
             held = space.new_base if self.is_resumed else int(space.bases[-1])
             return Partial({first: np.arange(held)}, held)
-        new = np.arange(len(self._ranks(origin))) if rows is None else rows
-        return Partial({origin: space.new_base + new}, len(new))
+        return Partial({origin: space.new_base + rows}, len(rows))
 
     def _ages(self, origin: int, reach: Reach) -> list[tuple[Ages, ...]]:
         """The ages to look for, by side. What was found before had every side within ``after``: the first side of the

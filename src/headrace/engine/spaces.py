@@ -162,6 +162,11 @@ class Space:
         values: Int64s = _taken(chunks, pa.int64(), addresses).to_numpy()
         return values
 
+    def new_clock(self, addresses: Int64s, measure: Measure, probed: int) -> Int64s:
+        """Where new tuples stand on the clock of an input so measured."""
+        assert self.new is not None
+        return self.new.segment.probe_clock(measure, probed)[addresses - self.new_base]
+
     @property
     def new_base(self) -> int:
         return int(self.bases[len(self.runs)])

@@ -22,7 +22,7 @@ from headrace.engine.arrow_types import arrow_type
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.keys import Int64s, encode_keys
 from headrace.engine.matching import expand_ranges
-from headrace.engine.segments import PLACE, IndexView, Segment, seen_column
+from headrace.engine.segments import PLACE, IndexView, Segment
 from headrace.engine.spaces import KeySearch, Space
 from headrace.engine.steps import Access, Step
 from headrace.plan.expressions import ColumnRef
@@ -34,6 +34,8 @@ EXPANDED_TOGETHER = 1 << 21
 Bounds: TypeAlias = tuple[Int64s, Int64s]
 """For each partial result, from where to (not including) where on a clock."""
 Piece: TypeAlias = tuple[Segment, int, tuple[int, int] | None]
+Search: TypeAlias = Callable[[Segment, tuple[int, int] | None], tuple[Int64s, Int64s]]
+"""From a segment and the times it spans to a range of its rows for each partial result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,10 @@ class NewestFirst:
         probing, probed, age = walk.spaces[self.origin], walk.spaces[side], self.ages[side]
         mine = partial.addresses[self.origin]
         if walk.measures[side] is Measure.TIME:
-            now = probing.times(mine)
+            now = probing.new_clock(mine, Measure.TIME, probed.input)
             end = now + (probed.position <= probing.position)
         else:
-            now = end = probing.column(seen_column(probed.input), pa.int64(), mine).to_numpy()
+            now = end = probing.new_clock(mine, Measure.ROWS, probed.input)
         return now - age.upto, end if age.after is None else now - age.after
 
     def with_new(self, side: int) -> bool:  # noqa: ARG002
@@ -120,8 +122,8 @@ class AnyNewest:
     origin: int
     far_us: int
 
-    def bounds(self, walk: Walk, partial: Partial, side: int) -> Bounds | None:  # noqa: ARG002
-        now = walk.spaces[self.origin].times(partial.addresses[self.origin])
+    def bounds(self, walk: Walk, partial: Partial, side: int) -> Bounds | None:
+        now = walk.spaces[self.origin].new_clock(partial.addresses[self.origin], Measure.TIME, side)
         return now - self.far_us, now + self.far_us + 1
 
     def with_new(self, side: int) -> bool:
@@ -158,7 +160,8 @@ class Walk:
         if not pieces:
             return
         bounds = self.meeting.bounds(self, partial, step.side)
-        found = [self._ranges(partial, step, segment, bounds, span) for segment, _, span in pieces]
+        search = self._search(partial, step, bounds)
+        found = [search(segment, span) for segment, _, span in pieces]
         starts = np.stack([low for low, _ in found], axis=1)
         lengths = np.stack([high - low for low, high in found], axis=1)
         for some in _parts(lengths.sum(axis=1)):
@@ -172,41 +175,38 @@ class Walk:
             return [(space.new.segment, space.new_base, None)]
         return list(space.pieces(new=self.meeting.with_new(side)))
 
-    def _ranges(
-        self, partial: Partial, step: Step, segment: Segment, bounds: Bounds | None, span: tuple[int, int] | None
-    ) -> tuple[Int64s, Int64s]:
-        """For each partial result a range of an index of one segment."""
-        clock = segment.clock(self.measures[step.side])
+    def _search(self, partial: Partial, step: Step, bounds: Bounds | None) -> Search:
+        """How a segment of the step's side is searched for candidates; what is looked for is worked out once."""
+        measure = self.measures[step.side]
         if step.access is Access.KEY:
             assert step.key is not None
-            view = segment.index(step.key.index)
-            probing = self.spaces[step.key.bound_side]
-            keys = probing.key_numbers(step.key.bound_index, partial.addresses[step.key.bound_side])
-            low, high = self.finds[step.side](view.keys, keys)
-            in_time = self.measures[step.side] is Measure.TIME
-            return (
-                (low, high) if bounds is None else cut_range(view, clock, low, high, bounds, span if in_time else None)
-            )
-        if step.access is Access.RANGE:
-            return self._value_ranges(partial, step.ranges, segment.index(step.ranges[0].index))
-        if step.access is Access.TIME and bounds is not None:
-            return np.searchsorted(clock, bounds[0]), np.searchsorted(clock, np.maximum(*bounds))
-        return np.zeros(partial.size, dtype=np.int64), np.full(partial.size, segment.rows)
+            equal, bound_side = step.key, step.key.bound_side
+            keys = self.spaces[bound_side].key_numbers(equal.bound_index, partial.addresses[bound_side])
+            find = self.finds[step.side]
 
-    def _value_ranges(self, partial: Partial, ranges: Sequence[Range], view: IndexView) -> tuple[Int64s, Int64s]:
-        """The rows whose values lie where the comparisons want them."""
-        low = np.zeros(partial.size, dtype=np.int64)
-        high = np.full(partial.size, len(view.keys))
-        for one in ranges:
-            values, is_valid = self._bound_numbers(partial, one)
-            if one.function in (">", ">=", "="):
-                after = np.searchsorted(view.keys, values, side="right" if one.function == ">" else "left")
-                low = np.maximum(low, after)
-            if one.function in ("<", "<=", "="):
-                before = np.searchsorted(view.keys, values, side="left" if one.function == "<" else "right")
-                high = np.minimum(high, before)
-            high = np.where(is_valid, high, 0)
-        return low, np.maximum(low, high)
+            def by_key(segment: Segment, span: tuple[int, int] | None) -> tuple[Int64s, Int64s]:
+                view = segment.index(equal.index)
+                low, high = find(view.keys, keys)
+                spanned = span if measure is Measure.TIME else None
+                return (
+                    (low, high)
+                    if bounds is None
+                    else cut_range(view, segment.clock(measure), low, high, bounds, spanned)
+                )
+
+            return by_key
+        if step.access is Access.RANGE:
+            limits = [(one.function, *self._bound_numbers(partial, one)) for one in step.ranges]
+            index = step.ranges[0].index
+            return lambda segment, _: _value_ranges(segment.index(index).keys, limits, partial.size)
+        if step.access is Access.TIME and bounds is not None:
+            since, until = bounds[0], np.maximum(*bounds)
+            return lambda segment, _: (
+                np.searchsorted(segment.clock(measure), since),
+                np.searchsorted(segment.clock(measure), until),
+            )
+        none = np.zeros(partial.size, dtype=np.int64)
+        return lambda segment, _: (none, np.full(partial.size, segment.rows))
 
     def _bound_numbers(self, partial: Partial, one: Range) -> tuple[Int64s, np.ndarray]:
         """What a comparison's bound is for each partial result, and whether it is anything."""
@@ -260,6 +260,18 @@ class Walk:
             return self.spaces[ref.source].column(ref.name, arrow_type(ref.type), partial.addresses[ref.source])
 
         return column
+
+
+def _value_ranges(keys: Int64s, limits: Sequence[tuple[str, Int64s, np.ndarray]], size: int) -> tuple[Int64s, Int64s]:
+    """For each partial result the rows whose values lie where comparisons with its values want them."""
+    low, high = np.zeros(size, dtype=np.int64), np.full(size, len(keys))
+    for function, values, is_valid in limits:
+        if function in (">", ">=", "="):
+            low = np.maximum(low, np.searchsorted(keys, values, side="right" if function == ">" else "left"))
+        if function in ("<", "<=", "="):
+            high = np.minimum(high, np.searchsorted(keys, values, side="left" if function == "<" else "right"))
+        high = np.where(is_valid, high, 0)
+    return low, np.maximum(low, high)
 
 
 def cut_range(
