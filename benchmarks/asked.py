@@ -12,14 +12,16 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from itertools import permutations
+from operator import xor
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.contenders import stream_sql
-from benchmarks.inputs import START_US, Answer, answer_of, read_streams, write_file
+from benchmarks.inputs import START_US, Answer, answer_of, read_files, write_file
 
 QUERY = "q"
 TYPES = {int: (pa.int64(), "BIGINT"), float: (pa.float64(), "DOUBLE")}
@@ -42,33 +44,39 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query over streams that run through parts of ``part_batches`` micro-batches each."""
+    """A query over streams that run through parts, each of so many micro-batches."""
 
     name: str
     streams: tuple[Stream, ...]
     select: Mapping[str, str]
     """Result columns: what each is."""
     where: str
-    part_batches: int
+    part_batches: tuple[int, ...]
     batch_s: int
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What each contender sets."""
 
     @property
-    def parts(self) -> int:
-        return len(self.streams[0].rates)
-
-    @property
     def batches(self) -> int:
-        return self.parts * self.part_batches
+        return sum(self.part_batches)
 
     @property
     def tuples(self) -> int:
-        return sum(sum(one.rates) for one in self.streams) * self.part_batches * self.batch_s
+        return sum(sum(self._rows(one)) for one in self.streams)
 
     @property
     def steady_from(self) -> int:
+        return self._far
+
+    @property
+    def _far(self) -> int:
+        """How many micro-batches apart tuples can be that meet."""
         return -(-max(one.window_s for one in self.streams) // self.batch_s)
+
+    def _rows(self, stream: Stream) -> list[int]:
+        """By micro-batch, how many tuples a stream has."""
+        pairs = zip(stream.rates, self.part_batches, strict=True)
+        return [rate * self.batch_s for rate, batches in pairs for _ in range(batches)]
 
     @property
     def hashed(self) -> tuple[str, ...]:
@@ -82,8 +90,8 @@ class Asked:
     def __str__(self) -> str:
         rates = ", ".join(f"{one.name} {' then '.join(f'{rate:,}' for rate in one.rates)}" for one in self.streams)
         windows = ", ".join(f"{one.name} {one.window_s} s" for one in self.streams)
-        span_s = self.part_batches * self.batch_s
-        return f"{self.where}; tuples/s: {rates} ({self.parts} x {span_s} s); windows: {windows}"
+        spans = ", ".join(f"{batches * self.batch_s} s" for batches in self.part_batches)
+        return f"{self.where}; tuples/s: {rates} ({spans}); windows: {windows}"
 
     def sql(self, data: Path | str, contender: str) -> str:
         """The program for Headrace."""
@@ -110,8 +118,7 @@ class Asked:
         return directory
 
     def _files(self, stream: Stream, chance: np.random.Generator) -> Iterator[pa.Table]:
-        for batch in range(self.batches):
-            rows = stream.rates[batch // self.part_batches] * self.batch_s
+        for batch, rows in enumerate(self._rows(stream)):
             columns = {
                 name: chance.integers(0, most, rows) if isinstance(most, int) else chance.random(rows) * most
                 for name, most in stream.columns.items()
@@ -120,10 +127,19 @@ class Asked:
             yield pa.table({**columns, "ts": pa.array(ts).cast(pa.timestamp("us", tz="UTC"))})
 
     def expected(self, data: Path) -> dict[str, Answer]:
+        """Added up over the files of the first stream, each with those of the others that it can meet: DuckDB would
+        compare all tuples of a key, however far apart."""
+        answers = [answer_of(self._meeting(data, batch), self.hashed) for batch in range(self.batches)]
+        checksum = reduce(xor, (int(one.checksum or 0) for one in answers))
+        return {QUERY: Answer(sum(one.results for one in answers), str(checksum))}
+
+    def _meeting(self, data: Path, batch: int) -> str:
+        """What the tuples of one file of the first stream are in."""
         within = [
-            f"{newer.name}.ts - {older.name}.ts <= INTERVAL {older.window_s} SECONDS"
+            f"epoch_us({newer.name}.ts) - epoch_us({older.name}.ts) <= {older.window_s} * 1000000"
             for older, newer in permutations(self.streams, 2)
         ]
-        read = read_streams(data, [one.name for one in self.streams])
-        rows = f"{self._selected} {read} WHERE {' AND '.join([f'({self.where})', *within])}"
-        return {QUERY: answer_of(rows, self.hashed)}
+        first, *others = self.streams
+        near = range(max(0, batch - self._far), min(self.batches, batch + self._far + 1))
+        read = [read_files(data, first.name, [batch]), *(read_files(data, one.name, near) for one in others)]
+        return f"{self._selected} {', '.join(read)} WHERE {' AND '.join([f'({self.where})', *within])}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -151,11 +151,20 @@ def _write_stream(workload: Workload, directory: Path, chance: np.random.Generat
         write_file(directory, batch, pa.Table.from_arrays(columns, schema=SCHEMA))
 
 
+def file_name(batch: int) -> str:
+    return f"{batch:05d}.parquet"
+
+
 def write_file(directory: Path, batch: int, rows: pa.Table) -> None:
     """A stream's file of a micro-batch; files are taken in order of their modification times."""
-    path = directory / f"{batch:05d}.parquet"
+    path = directory / file_name(batch)
     pq.write_table(rows, path, compression="snappy")
     os.utime(path, (START_US // 1_000_000 + batch,) * 2)
+
+
+def read_files(data: Path, stream: str, batches: Iterable[int]) -> str:
+    """A stream's files of some micro-batches, in a FROM list."""
+    return f"read_parquet({[str(data / stream / file_name(batch)) for batch in batches]}) {stream}"
 
 
 def read_streams(data: Path, streams: Sequence[str]) -> str:

@@ -58,9 +58,9 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
     )
     return (
         Scenario("three streams on a common key", common, COMMON),
-        AskedScenario("theta join", theta(500, 4) if quick else theta(4_000, 12), THETA),
+        AskedScenario("theta join", theta(300, 4) if quick else theta(1_000, 12), THETA),
         AskedScenario(
-            "rates that change places", adaptive(400, 400, 4) if quick else adaptive(1_000, 4_000, 8), ADAPTIVE,
+            "rates that change places", adaptive(400, 1_000, 3) if quick else adaptive(2_000, 8_000, 7), ADAPTIVE,
             repeated=() if quick else ADAPTIVE,
         ),
     )  # fmt: skip
@@ -73,7 +73,7 @@ def theta(rate: int, batches: int) -> Asked:
         tuple(Stream(name, {"id": 1_000_000_000, "v": 100.0}, (rate,), 10) for name in ("a", "b")),
         {"a_id": "a.id", "va": "a.v", "b_id": "b.id", "vb": "b.v"},
         "a.v BETWEEN b.v - 0.01 AND b.v + 0.01",
-        part_batches=batches,
+        part_batches=(batches,),
         batch_s=5,
         settings={"cells-1": {"shards": "1"}, "cells-4": {"shards": "4"}},
     )
@@ -81,18 +81,19 @@ def theta(rate: int, batches: int) -> Asked:
 
 def adaptive(hub_rate: int, fast_rate: int, batches: int) -> Asked:
     """First c is fast and the order b, a, c is right, which is what is taken before anything is known; then a is fast:
-    a tuple of the hub has hundreds of partners there and hardly any in c."""
-    keys = 160
+    a tuple of the hub has hundreds of partners there and hardly any in c. In between c's window runs empty: with both
+    full there would be more results than anything else."""
+    keys, part_batches = 160, (batches, 2, batches)
     return Asked(
         "adaptive",
         (
-            Stream("a", {"x": keys, "v": 1.0}, (1, fast_rate), 20),
-            Stream("b", {"x": keys, "y": keys, "v": 1.0}, (hub_rate, hub_rate), 1),
-            Stream("c", {"y": keys, "v": 1.0}, (fast_rate, 1), 20),
+            Stream("a", {"x": keys, "v": 1.0}, (1, 1, fast_rate), 20),
+            Stream("b", {"x": keys, "y": keys, "v": 1.0}, (hub_rate,) * 3, 1),
+            Stream("c", {"y": keys, "v": 1.0}, (fast_rate, 1, 1), 20),
         ),
         {"x": "b.x", "y": "b.y", "va": "a.v", "vb": "b.v", "vc": "c.v"},
-        "a.x = b.x AND b.y = c.y AND a.v + c.v < 0.2",
-        part_batches=batches,
+        "a.x = b.x AND b.y = c.y AND a.v + b.v + c.v < 0.5",
+        part_batches=part_batches,
         batch_s=10,
         settings={"adaptive": {"order_switch": "0.2"}, "fixed": {"order_switch": "none"}},
     )

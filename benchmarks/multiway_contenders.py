@@ -48,9 +48,11 @@ def try_native(task: Task) -> Outcome:
     first, second = sides
     try:
         joined = first.join(second, F.expr(f"{task.where} AND {within(task)}")).select(F.lit(1))
-        joined.writeStream.format("noop").option("checkpointLocation", f"{task.out}/_checkpoint").start().stop()
+        writer = joined.writeStream.format("noop").option("checkpointLocation", f"{task.out}/_checkpoint")
+        writer.trigger(availableNow=True).start().awaitTermination()
     except PySparkException as error:
-        return Outcome(0.0, {}, {}, refusal=str(error).splitlines()[0].split(";")[0])
+        said = str(error).partition("terminated with exception: ")
+        return Outcome(0.0, {}, {}, refusal=(said[2] or said[0]).splitlines()[0].partition(";")[0])
     raise SystemExit("Error: Spark has not refused the query")
 
 

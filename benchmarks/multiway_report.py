@@ -62,8 +62,7 @@ def adaptive_ratios(results: Results) -> dict[str, Any]:
     adaptive, fixed = (good(results, "adaptive", contender) for contender in ("adaptive", "fixed"))
     if not adaptive or not fixed:
         return {}
-    workload = results["scenarios"]["adaptive"]["workload"]
-    half = workload["part_batches"]
+    half = second_half(results)
     switched = after_switch(adaptive, half)
     if switched is None:
         return {}
@@ -78,6 +77,11 @@ def adaptive_ratios(results: Results) -> dict[str, Any]:
         speeds = [speed(pair[number][switched:], batch_ms) for pair in pairs]
         found[f"adaptive_{name}_tuples_per_s"] = round(median(speeds))
     return found
+
+
+def second_half(results: Results) -> int:
+    """The first micro-batch with the rates of the last part."""
+    return sum(results["scenarios"]["adaptive"]["workload"]["part_batches"][:-1])
 
 
 def rounds(entry: dict[str, Any]) -> list[list[dict[str, Any]]]:
@@ -123,8 +127,8 @@ def told(results: Results) -> list[str]:
         lines.append(f"Theta join: Spark's own join is refused: {refused}")
     if "theta_cell_join" in ratios:
         lines += [
-            f"Theta join, {cells[6:]} cell(s): a cell joins for {ratios[f'theta_{cells}_join_ms']} ms a micro-batch, and "
-            f"takes {ratios[f'theta_{cells}_all_ms']} ms with all stages."
+            f"Theta join, {cells[6:]} cell(s): a cell joins for {ratios[f'theta_{cells}_join_ms']} ms a micro-batch, "
+            f"and takes {ratios[f'theta_{cells}_all_ms']} ms with all stages."
             for cells in CELLS
         ]
     if "adaptive_throughput" in ratios:
@@ -168,8 +172,7 @@ def draw(results: Results, path: Path) -> None:
         axis.set_title(f"{scenario['title']}\n{scenario['workload']['text']}", fontsize=7, wrap=True)
         axis.legend(fontsize=8)
     if "adaptive_switched_in" in results["ratios"]:
-        half = results["scenarios"]["adaptive"]["workload"]["part_batches"]
-        axes[2].axvline(half - 0.5, color="black", linewidth=0.5, linestyle=":")
+        axes[2].axvline(second_half(results) - 0.5, color="black", linewidth=0.5, linestyle=":")
         axes[2].axvline(results["ratios"]["adaptive_switched_in"] - 0.5, color=COLOURS["adaptive"], linestyle=":")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
