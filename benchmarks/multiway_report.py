@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from statistics import fmean, median
+from textwrap import fill
 from typing import Any
 
 from benchmarks import report
@@ -151,29 +152,27 @@ def markdown(results: Results) -> str:
 
 
 def draw(results: Results, path: Path) -> None:
-    """The time of each micro-batch: whole of the first and last scenario, a cell's join of the theta join."""
+    """The time of each micro-batch: the whole of it, but of the theta join a cell's join."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(15, 4.5))
-    for axis, name in zip(axes, ("common", "theta", "adaptive"), strict=True):
-        scenario = results["scenarios"].get(name)
-        if scenario is None:
-            continue
+    shown = results["scenarios"]
+    figure, axes = pyplot.subplots(1, len(shown), figsize=(6 * len(shown), 4.5), squeeze=False)
+    for axis, (name, scenario) in zip(axes[0], shown.items(), strict=True):
         for who in scenario["contenders"]:
             entry = good(results, name, who)
             if entry:
-                shown = [ms / 1000 for ms in (cell_times(entry) if name == "theta" else batch_times(entry))]
-                axis.plot(shown, color=COLOURS[who], label=who, marker=".")
+                times_ms = cell_times(entry) if name == "theta" else batch_times(entry)
+                axis.plot([ms / 1000 for ms in times_ms], color=COLOURS[who], label=who, marker=".")
         axis.set(xlabel="micro-batch", ylabel="join time of a cell, s" if name == "theta" else "s")
         axis.set_ylim(bottom=0)
-        axis.set_title(f"{scenario['title']}\n{scenario['workload']['text']}", fontsize=7, wrap=True)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.set_title(f"{scenario['title']}\n{fill(scenario['workload']['text'], 90)}", fontsize=7)
         axis.legend(fontsize=8)
-    if "adaptive_switched_in" in results["ratios"]:
-        axes[2].axvline(second_half(results) - 0.5, color="black", linewidth=0.5, linestyle=":")
-        axes[2].axvline(results["ratios"]["adaptive_switched_in"] - 0.5, color=COLOURS["adaptive"], linestyle=":")
+        if name == "adaptive":
+            axis.axvline(second_half(results) - 0.5, color="black", linewidth=0.5, linestyle=":")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
