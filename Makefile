@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-spark bench bench-scheduling bench-queries bench-orders bench-joins docs clean
+.PHONY: help setup demo test check test-spark bench bench-scheduling bench-queries bench-orders bench-joins docs clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench-scheduling: setup ## LWO, SWF and MQT on Spark under a budget; results in 
 
 bench-queries: setup ## what 7, 100 and 1,000 queries cost on Spark; results in out/bench-queries
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.many_queries $(BENCH_ARGS)
+
+bench-multiway: setup ## joins of three streams and theta joins on Spark; results in out/bench-multiway
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.multiway $(BENCH_ARGS)
 
 bench-orders: setup ## join orders: the heuristics against the optimum, on 1,000 random sets of parameters
 	@$(BIN)/python -m benchmarks.orders $(BENCH_ARGS)

@@ -13,6 +13,7 @@ import platform
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -27,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import headrace
 from benchmarks import inputs, measure, report
 from benchmarks.contenders import CORES, Spec
-from benchmarks.inputs import Answer, Workload
+from benchmarks.inputs import Answer, Work, Workload
 from headrace.config import Settings
 
 TIMEOUT_S = 900.0
@@ -43,7 +44,7 @@ class Scenario:
     """A workload and who runs it."""
 
     title: str
-    workload: Workload
+    workload: Work
     contenders: tuple[str, ...]
     repeated: tuple[str, ...] = ()
     """Contenders that take turns ``ROUNDS`` times: their runs are short, and one alone says as much about the machine's
@@ -58,6 +59,22 @@ class Scenario:
     @property
     def name(self) -> str:
         return self.workload.name
+
+    def spec(self, contender: str, data: Path, options: Options) -> Spec:
+        """What a contender is told."""
+        assert isinstance(self.workload, Workload)
+        return Spec(
+            contender=contender,
+            data=str(data.resolve()),
+            out=str(self.out(contender, options)),
+            windows_s=self.workload.windows_s,
+            codec=options.codec,
+            driver_memory=options.driver_memory,
+            streams=self.workload.streams,
+        )
+
+    def out(self, contender: str, options: Options) -> Path:
+        return (options.out / "runs" / self.name / contender).resolve()
 
 
 def scenarios(quick: bool) -> tuple[Scenario, ...]:
@@ -97,21 +114,14 @@ def run_scenario(scenario: Scenario, options: Options, progress: Progress) -> di
     """Every contender of a scenario in turn; the answer to compare with is computed first."""
     workload = scenario.workload
     task = progress.add_task(f"{scenario.title}: input and DuckDB's answer", total=None, memory="")
-    data = inputs.write(workload, options.out / "data")
-    right = inputs.expected(workload, data, checksums=True)
+    data = workload.write(options.out / "data")
+    right = workload.expected(data)
     progress.remove_task(task)
     entries: dict[str, Any] = {}
     runs: dict[str, list[dict[str, Any]]] = {}
     for contender in scenario.runs:
         task = progress.add_task(f"{scenario.title}: {contender}", total=workload.batches, memory="")
-        spec = Spec(
-            contender=contender,
-            data=str(data.resolve()),
-            out=str((options.out / "runs" / scenario.name / contender).resolve()),
-            windows_s=workload.windows_s,
-            codec=options.codec,
-            driver_memory=options.driver_memory,
-        )
+        spec = scenario.spec(contender, data, options)
         limit_s = min(options.timeout_s, beaten_after_s(contender, entries))
         entry = run_contender(spec, workload, right, replace(options, timeout_s=limit_s), progress, task)
         if limit_s < options.timeout_s and entry["failure"] == measure.not_done(limit_s):
@@ -135,7 +145,10 @@ def stands_for(runs: list[dict[str, Any]]) -> dict[str, Any]:
     if bad or len(runs) == 1:
         return bad[0] if bad else runs[0]
     by_time = sorted(runs, key=lambda run: run["total_s"])
-    return {**by_time[(len(runs) - 1) // 2], "rounds_s": [run["total_s"] for run in runs]}
+    rounds = {"rounds_s": [run["total_s"] for run in runs]}
+    if runs[0].get("history"):
+        rounds["rounds_history"] = [run["history"] for run in runs]
+    return {**by_time[(len(runs) - 1) // 2], **rounds}
 
 
 def beaten_after_s(contender: str, entries: dict[str, Any]) -> float:
@@ -146,7 +159,7 @@ def beaten_after_s(contender: str, entries: dict[str, Any]) -> float:
 
 
 def run_contender(
-    spec: Spec, workload: Workload, right: dict[str, Answer], options: Options, progress: Progress, task: Any
+    spec: Spec, workload: Work, right: dict[str, Answer], options: Options, progress: Progress, task: Any
 ) -> dict[str, Any]:
     def show(batches: int, memory_bytes: float) -> None:
         progress.update(task, completed=min(batches, workload.batches), memory=f"{memory_bytes / 2**30:.1f} GiB")
@@ -154,8 +167,10 @@ def run_contender(
     log = options.out / "logs" / f"{workload.name}-{spec.contender}.log"
     measured = measure.run(spec, log, options.timeout_s, show)
     entry: dict[str, Any] = {"failure": measured.failure, "peak_mib": round(measured.peak_bytes / 2**20)}
-    if measured.outcome is not None:
-        outcome = measured.outcome
+    outcome = measured.outcome
+    if outcome is not None and outcome.refusal is not None:
+        entry |= {"refused": outcome.refusal, "wrong": []}
+    elif outcome is not None:
         batches_ms = slowest(list(outcome.batches_ms.values()))
         entry |= {
             "total_s": round(outcome.total_s, 3),
@@ -165,6 +180,8 @@ def run_contender(
             "batches_ms": batches_ms,
             "stages_ms": report.added(outcome.stages_ms),
         }
+        if outcome.history:  # without the micro-batch that only tells that the input has ended
+            entry |= {"history": outcome.history[: workload.batches], "switches": outcome.switches}
         entry |= check(spec, outcome, workload, right)
     if not options.keep:
         shutil.rmtree(spec.out, ignore_errors=True)
@@ -179,7 +196,7 @@ def slowest(queries: list[list[float]]) -> list[float]:
     ]
 
 
-def check(spec: Spec, outcome: measure.Outcome, workload: Workload, right: dict[str, Answer]) -> dict[str, Any]:
+def check(spec: Spec, outcome: measure.Outcome, workload: Work, right: dict[str, Answer]) -> dict[str, Any]:
     """Whether all input was read and every answer is DuckDB's."""
     wrong = []
     if outcome.input_rows != workload.tuples:
@@ -190,7 +207,7 @@ def check(spec: Spec, outcome: measure.Outcome, workload: Workload, right: dict[
     if outcome.counted is not None:
         answers = {name: Answer(outcome.counted.get(name, 0)) for name in right}
     else:
-        answers = {name: inputs.found(files[name], checksums=True) for name in right}
+        answers = {name: inputs.found(files[name], workload.hashed) for name in right}
     for name, answer in answers.items():
         if answer.results != right[name].results:
             wrong.append(f"{name}: {answer.results:,} results instead of {right[name].results:,}")
@@ -203,6 +220,10 @@ def check(spec: Spec, outcome: measure.Outcome, workload: Workload, right: dict[
         "codec": inputs.codec_of(written),
         "output_mib": round(sum(path.stat().st_size for path in written) / 2**20, 1),
     }
+
+
+def wide_console() -> Console:
+    return Console() if sys.stdout.isatty() else Console(width=160)
 
 
 def machine() -> dict[str, Any]:
@@ -218,13 +239,13 @@ def machine() -> dict[str, Any]:
     }
 
 
-def arguments() -> argparse.Namespace:
+def arguments(prog: str, description: str, scenarios: str, contenders: str, out: Path) -> argparse.Namespace:
     heap_gb = min(MOST_HEAP_GB, int(psutil.virtual_memory().total * 0.6 / 2**30))
-    parser = argparse.ArgumentParser(prog="make bench", description="Headrace against Spark's own joins.")
+    parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything work?")
-    parser.add_argument("--only", default="", help="scenarios, by name: one,six,large,short,long")
-    parser.add_argument("--contenders", default="", help=f"some of {', '.join(ALL)}, headrace-counts")
-    parser.add_argument("--out", type=Path, default=Path("out/bench"))
+    parser.add_argument("--only", default="", help=f"scenarios, by name: {scenarios}")
+    parser.add_argument("--contenders", default="", help=f"some of {contenders}")
+    parser.add_argument("--out", type=Path, default=out)
     parser.add_argument(
         "--codec", default=Settings().compression, help="Parquet compression of every contender's results"
     )
@@ -234,28 +255,28 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen(args: argparse.Namespace) -> list[Scenario]:
+def chosen(args: argparse.Namespace, scenarios: Sequence[Scenario]) -> list[Scenario]:
     names = {name for name in args.only.split(",") if name}
     who = {name for name in args.contenders.split(",") if name}
-    picked = [one for one in scenarios(args.quick) if not names or one.name in names]
+    picked = [one for one in scenarios if not names or one.name in names]
     if not who:
         return picked
     kept = [replace(one, contenders=tuple(name for name in one.contenders if name in who)) for one in picked]
     return [one for one in kept if one.contenders]
 
 
-def main() -> int:
-    args = arguments()
+def run_all(args: argparse.Namespace, picked: Sequence[Scenario], console: Console) -> dict[str, Any]:
+    """Every scenario in turn, with what is to be known about the run."""
     options = Options(args.out, args.codec, args.driver_memory, args.timeout, args.keep)
-    console = Console() if sys.stdout.isatty() else Console(width=160)
     started = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[memory]}"))
     done: dict[str, Any] = {}
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
-        for scenario in chosen(args):
+        for scenario in picked:
             console.print(f"[bold]{scenario.title}[/bold]: {scenario.workload}")
             done[scenario.name] = run_scenario(scenario, options, progress)
-    results = {
+    args.out.mkdir(parents=True, exist_ok=True)
+    return {
         "quick": args.quick,
         "machine": machine(),
         "codec": args.codec,
@@ -263,9 +284,20 @@ def main() -> int:
         "scenarios": done,
         "total_s": round(time.perf_counter() - started, 1),
     }
+
+
+def main() -> int:
+    args = arguments(
+        "make bench",
+        "Headrace against Spark's own joins.",
+        "one,six,large,short,long",
+        f"{', '.join(ALL)}, headrace-counts",
+        Path("out/bench"),
+    )
+    console = wide_console()
+    results = run_all(args, chosen(args, scenarios(args.quick)), console)
     results["ratios"] = report.ratios(results)
     results["targets"] = report.targets(results)
-    args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (args.out / "results.md").write_text(report.markdown(results))
     report.draw(results, args.out / "bench.png")

@@ -18,11 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from benchmarks.inputs import STREAMS, query_name
@@ -31,6 +31,8 @@ from headrace.config import Settings
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from headrace.spark.run import Run
 
 CORES = 2
 COLUMNS = "key BIGINT, value DOUBLE, ts TIMESTAMP"
@@ -43,8 +45,9 @@ ROCKSDB = {
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a contender's process is told."""
+    """What a contender's process is told; ``module`` is what it runs."""
 
+    module: ClassVar[str] = "benchmarks.contenders"
     contender: str
     """headrace, headrace-counts, native-hdfs, native-rocksdb or ceiling"""
     data: str
@@ -52,6 +55,7 @@ class Spec:
     windows_s: tuple[int, ...]
     codec: str
     driver_memory: str
+    streams: tuple[str, ...] = STREAMS
 
     def text(self) -> str:
         return json.dumps(asdict(self))
@@ -67,6 +71,11 @@ class Outcome:
     input_rows: int | None = None
     counted: dict[str, int] | None = None
     """Results per query, where they were counted instead of written."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """Micro-batch by micro-batch, where more is told than times."""
+    switches: list[str] = field(default_factory=list)
+    refusal: str | None = None
+    """Why the contender does not run such a query at all."""
 
 
 def session(spec: Spec, extra: dict[str, str]) -> SparkSession:
@@ -96,33 +105,48 @@ def source(spark: SparkSession, spec: Spec, stream: str) -> DataFrame:
 # --- Headrace -------------------------------------------------------------------------------------------------------
 
 
+def stream_sql(stream: str, columns: str, data: Path | str) -> str:
+    """A stream of a workload's files, in Headrace's dialect."""
+    return (
+        f"CREATE STREAM {stream} ({columns}) WITH (connector = 'files', format = 'parquet', "
+        f"path = '{data}/{stream}', time = 'ts', max_files_per_batch = '1');"
+    )
+
+
 def headrace_sql(spec: Spec, *, counts: bool) -> str:
-    """The streams and one query per window, in Headrace's dialect."""
-    streams = [
-        f"CREATE STREAM {stream} ({COLUMNS}) WITH (connector = 'files', format = 'parquet', "
-        f"path = '{spec.data}/{stream}', time = 'ts', max_files_per_batch = '1');"
-        for stream in STREAMS
-    ]
+    """The streams and one query per window."""
+    first, *others = spec.streams
+    columns = ", ".join(f"{one}.value AS v{one}, {one}.ts AS t{one}" for one in spec.streams)
+    same_key = " AND ".join(f"{first}.key = {other}.key" for other in others)
     into = " INTO (connector = 'count')" if counts else ""
     queries = [
-        f"CREATE QUERY {query_name(window)} AS SELECT a.key, a.value AS va, a.ts AS ta, b.value AS vb, b.ts AS tb "
-        f"FROM a, b WHERE a.key = b.key WINDOW {window} SECONDS{into};"
+        f"CREATE QUERY {query_name(window)} AS SELECT {first}.key, {columns} FROM {', '.join(spec.streams)} "
+        f"WHERE {same_key} WINDOW {window} SECONDS{into};"
         for window in spec.windows_s
     ]
-    return "\n".join([*streams, *queries])
+    return "\n".join([*(stream_sql(stream, COLUMNS, spec.data) for stream in spec.streams), *queries])
 
 
 def run_headrace(spec: Spec, *, counts: bool = False) -> Outcome:
+    run, total_s = run_program(spec, headrace_sql(spec, counts=counts))
+    return headrace_outcome(run, total_s, counts=counts)
+
+
+def run_program(spec: Spec, sql: str) -> tuple[Run, float]:
+    """A Headrace program to its end, and the seconds it took."""
     from headrace.spark.session import Engine
 
     spark = session(spec, ROCKSDB)
     started = time.perf_counter()
     engine = Engine(spark, settings=Settings(shards=CORES, compression=spec.codec))
-    engine.sql(headrace_sql(spec, counts=counts))
+    engine.sql(sql)
     run = engine.start(out=spec.out, once=True)
     with reporting(lambda: run.stats().batches):
         run.wait()
-    total_s = time.perf_counter() - started
+    return run, time.perf_counter() - started
+
+
+def headrace_outcome(run: Run, total_s: float, *, counts: bool = False) -> Outcome:
     history, stats = run.history(), run.stats()
     return Outcome(
         total_s=total_s,
@@ -144,17 +168,32 @@ def stages_of(entry: dict[str, Any]) -> dict[str, float]:
 
 
 def native_join(spark: SparkSession, spec: Spec, window_s: int) -> DataFrame:
-    """The same query for Spark. Event time is in order, so a delay of 0 loses no result; the window is two range
-    conditions, from which Spark derives how long it must keep a row."""
-    a = source(spark, spec, "a").select("key", F.col("value").alias("va"), F.col("ts").alias("ta"))
-    b = source(spark, spec, "b").select(
-        F.col("key").alias("b_key"), F.col("value").alias("vb"), F.col("ts").alias("tb")
-    )
-    within = F.expr(
-        f"key = b_key AND ta >= tb - INTERVAL {window_s} SECONDS AND ta <= tb + INTERVAL {window_s} SECONDS"
-    )
-    joined = a.withWatermark("ta", "0 seconds").join(b.withWatermark("tb", "0 seconds"), within)
-    return joined.select("key", "va", "ta", "vb", "tb")
+    """The same query for Spark: one stream after the other is joined to what there is. Event time is in order, so a
+    delay of 0 loses no result; the window is two range conditions for each pair of streams, from which Spark derives
+    how long it must keep a row. It wants one event time in what is joined again: the first stream's stays."""
+    first, *others = spec.streams
+    joined = native_side(spark, spec, first)
+    for number, stream in enumerate(others, 1):
+        kept = [name if name != f"t{spec.streams[number - 1]}" else plain(name) for name in joined.columns]
+        joined = joined.select(*kept) if number > 1 else joined
+        within = [
+            f"t{one} >= t{stream} - INTERVAL {window_s} SECONDS AND t{one} <= t{stream} + INTERVAL {window_s} SECONDS"
+            for one in spec.streams[:number]
+        ]
+        condition = F.expr(" AND ".join([f"{first}_key = {stream}_key", *within]))
+        joined = joined.join(native_side(spark, spec, stream), condition)
+    columns = [name for stream in spec.streams for name in (f"v{stream}", f"t{stream}")]
+    return joined.select(F.col(f"{first}_key").alias("key"), *columns)
+
+
+def plain(name: str) -> Column:
+    """A column that is no event time any more: that is told by its metadata."""
+    return F.col(name).alias(name, metadata={"plain": True})
+
+
+def native_side(spark: SparkSession, spec: Spec, stream: str) -> DataFrame:
+    columns = [F.col("key").alias(f"{stream}_key"), F.col("value").alias(f"v{stream}"), F.col("ts").alias(f"t{stream}")]
+    return source(spark, spec, stream).select(*columns).withWatermark(f"t{stream}", "0 seconds")
 
 
 def run_native(spec: Spec, store: dict[str, str]) -> Outcome:
@@ -259,7 +298,11 @@ CONTENDERS: dict[str, Callable[[Spec], Outcome]] = {
 
 def main(text: str) -> None:
     spec = Spec(**json.loads(text))
-    outcome = CONTENDERS[spec.contender](spec)
+    finish(spec, CONTENDERS[spec.contender](spec))
+
+
+def finish(spec: Spec, outcome: Outcome) -> None:
+    """Answers, and ends Spark."""
     (Path(spec.out) / "result.json").write_text(json.dumps(asdict(outcome)))
     SparkSession.builder.getOrCreate().stop()
 

@@ -1,7 +1,8 @@
 """The workloads, the Parquet files they become, and the right answers.
 
-A workload is two streams, ``a`` and ``b``: keys uniform, event time spaced evenly at the rate and the same in both, one
-file per stream and micro-batch with increasing modification times, so that one file per trigger is one micro-batch.
+A workload is two streams or more, ``a``, ``b`` ...: keys uniform, event time spaced evenly at the rate and the same in
+all, one file per stream and micro-batch with increasing modification times, so that one file per trigger is one
+micro-batch.
 The answers are DuckDB's: a range join over the same files, once per window.
 """
 
@@ -10,8 +11,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
+from typing import Protocol
 
 import duckdb
 import numpy as np
@@ -23,9 +27,37 @@ START_US = 1_700_000_000_000_000
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.float64()), ("ts", pa.timestamp("us", tz="UTC"))])
 
 
+class Work(Protocol):
+    """What contenders are given: input files, and queries that DuckDB answers."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def batches(self) -> int: ...
+
+    @property
+    def tuples(self) -> int:
+        """Of all streams together."""
+
+    @property
+    def steady_from(self) -> int:
+        """The first micro-batch that begins when the largest window is full."""
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """The columns of a result, as expressions that DuckDB can hash."""
+
+    def write(self, root: Path) -> Path:
+        """The input's directory, with one for each stream; written once, reused where the data is the same."""
+
+    def expected(self, data: Path) -> dict[str, Answer]:
+        """DuckDB's answer to every query."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Two streams of ``tuples_per_s`` each for ``seconds``, joined once per window."""
+    """Streams of ``tuples_per_s`` each for ``seconds``, joined on their key, once per window."""
 
     name: str
     tuples_per_s: int
@@ -33,6 +65,7 @@ class Workload:
     keys: int
     windows_s: tuple[int, ...]
     batch_s: int = 5
+    streams: tuple[str, ...] = STREAMS
 
     def __post_init__(self) -> None:
         assert self.seconds % self.batch_s == 0, "the input must be whole micro-batches"
@@ -44,24 +77,54 @@ class Workload:
 
     @property
     def tuples(self) -> int:
-        """Of both streams together."""
-        return len(STREAMS) * self.tuples_per_s * self.seconds
+        return len(self.streams) * self.tuples_per_s * self.seconds
 
     @property
     def steady_from(self) -> int:
-        """The first micro-batch that begins when the largest window is full."""
         return -(-max(self.windows_s) // self.batch_s)
 
     @property
     def data_name(self) -> str:
-        return f"{self.tuples_per_s}-per-s-{self.seconds}-s-{self.keys}-keys-{self.batch_s}-s-files"
+        size = f"{self.tuples_per_s}-per-s-{self.seconds}-s-{self.keys}-keys-{self.batch_s}-s-files"
+        return size if self.streams == STREAMS else f"{size}-{'-'.join(self.streams)}"
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        return ("key", *(column for stream in self.streams for column in (f"v{stream}", f"epoch_us(t{stream})")))
 
     def __str__(self) -> str:
         windows = ", ".join(map(str, self.windows_s))
         return (
-            f"2 x {self.tuples_per_s:,} tuples/s x {self.seconds} s, {self.keys:,} keys, "
+            f"{len(self.streams)} x {self.tuples_per_s:,} tuples/s x {self.seconds} s, {self.keys:,} keys, "
             f"{len(self.windows_s)} {'query' if len(self.windows_s) == 1 else 'queries'} ({windows} s)"
         )
+
+    def write(self, root: Path) -> Path:
+        directory = root / self.data_name
+        done = directory / "written.json"
+        if not done.exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            for number, stream in enumerate(self.streams):
+                (directory / stream).mkdir(parents=True)
+                _write_stream(self, directory / stream, np.random.default_rng([number, self.keys]))
+            done.write_text(json.dumps({"tuples": self.tuples}))
+        return directory
+
+    def expected(self, data: Path) -> dict[str, Answer]:
+        first, *others = self.streams
+        columns = [f"{first}.key", *(f"{one}.value AS v{one}, {one}.ts AS t{one}" for one in self.streams)]
+        same_key = [f"{first}.key = {one}.key" for one in others]
+        answers = {}
+        for window in self.windows_s:
+            within = [
+                f"{one}.ts BETWEEN {other}.ts - INTERVAL {window} SECONDS AND {other}.ts + INTERVAL {window} SECONDS"
+                for other, one in combinations(self.streams, 2)
+            ]
+            selected = f"SELECT {', '.join(columns)} FROM {read_streams(data, self.streams)}"
+            answers[query_name(window)] = answer_of(
+                f"{selected} WHERE {' AND '.join([*same_key, *within])}", self.hashed
+            )
+        return answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +139,6 @@ class Answer:
         return self.results == other.results and (not both or self.checksum == other.checksum)
 
 
-def write(workload: Workload, root: Path) -> Path:
-    """The workload's directory, with ``a/`` and ``b/``; written once, reused where the data is the same."""
-    directory = root / workload.data_name
-    done = directory / "written.json"
-    if not done.exists():
-        shutil.rmtree(directory, ignore_errors=True)
-        for number, stream in enumerate(STREAMS):
-            (directory / stream).mkdir(parents=True)
-            _write_stream(workload, directory / stream, np.random.default_rng([number, workload.keys]))
-        done.write_text(json.dumps({"tuples": workload.tuples}))
-    return directory
-
-
 def _write_stream(workload: Workload, directory: Path, chance: np.random.Generator) -> None:
     rows = workload.tuples_per_s * workload.batch_s
     for batch in range(workload.batches):
@@ -98,40 +148,42 @@ def _write_stream(workload: Workload, directory: Path, chance: np.random.Generat
             pa.array(chance.random(rows)),
             pa.array(ts).cast(SCHEMA.field("ts").type),
         ]
-        path = directory / f"{batch:05d}.parquet"
-        pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), path, compression="snappy")
-        os.utime(path, (START_US // 1_000_000 + batch,) * 2)
+        write_file(directory, batch, pa.Table.from_arrays(columns, schema=SCHEMA))
 
 
-_CHECKSUM = "bit_xor(hash({key}, {va}, epoch_us({ta}), {vb}, epoch_us({tb})))"
+def file_name(batch: int) -> str:
+    return f"{batch:05d}.parquet"
 
 
-def expected(workload: Workload, data: Path, *, checksums: bool) -> dict[str, Answer]:
-    """DuckDB's answer to every query of the workload."""
-    checksum = _CHECKSUM.format(key="a.key", va="a.value", ta="a.ts", vb="b.value", tb="b.ts") if checksums else "NULL"
-    answers = {}
+def write_file(directory: Path, batch: int, rows: pa.Table) -> None:
+    """A stream's file of a micro-batch; files are taken in order of their modification times."""
+    path = directory / file_name(batch)
+    pq.write_table(rows, path, compression="snappy")
+    os.utime(path, (START_US // 1_000_000 + batch,) * 2)
+
+
+def read_files(data: Path, stream: str, batches: Iterable[int]) -> str:
+    """A stream's files of some micro-batches, in a FROM list."""
+    return f"read_parquet({[str(data / stream / file_name(batch)) for batch in batches]}) {stream}"
+
+
+def read_streams(data: Path, streams: Sequence[str]) -> str:
+    """A FROM list of the files of streams."""
+    return ", ".join(f"read_parquet('{data}/{stream}/*.parquet') {stream}" for stream in streams)
+
+
+def answer_of(rows: str, hashed: Sequence[str]) -> Answer:
+    """The count and checksum of what a SELECT gives."""
     with duckdb.connect() as database:
-        for window in workload.windows_s:
-            row = database.execute(
-                f"""
-                SELECT count(*), {checksum}
-                FROM read_parquet('{data}/a/*.parquet') a JOIN read_parquet('{data}/b/*.parquet') b
-                  ON a.key = b.key
-                 AND b.ts BETWEEN a.ts - INTERVAL {window} SECONDS AND a.ts + INTERVAL {window} SECONDS
-                """
-            ).fetchone()
-            answers[query_name(window)] = _answer(row)
-    return answers
+        sql = f"SELECT count(*), bit_xor(hash({', '.join(hashed)})) FROM ({rows})"
+        return _answer(database.execute(sql).fetchone())
 
 
-def found(files: list[Path], *, checksums: bool) -> Answer:
+def found(files: list[Path], hashed: Sequence[str]) -> Answer:
     """What a contender wrote, as DuckDB reads it."""
     if not files:
-        return Answer(0, "0" if checksums else None)
-    checksum = _CHECKSUM.format(key="key", va="va", ta="ta", vb="vb", tb="tb") if checksums else "NULL"
-    with duckdb.connect() as database:
-        sql = f"SELECT count(*), {checksum} FROM read_parquet($files)"
-        return _answer(database.execute(sql, {"files": [str(path) for path in files]}).fetchone())
+        return Answer(0, "0")
+    return answer_of(f"SELECT * FROM read_parquet({[str(path) for path in files]})", hashed)
 
 
 def _answer(row: tuple[int, int | None] | None) -> Answer:

@@ -28,15 +28,14 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from benchmarks.bench import machine
-from benchmarks.contenders import COLUMNS, CORES
-from benchmarks.inputs import SCHEMA, START_US, STREAMS
+from benchmarks.contenders import COLUMNS, CORES, stream_sql
+from benchmarks.inputs import SCHEMA, START_US, STREAMS, file_name, write_file
 from benchmarks.report import markdown_table, verdict
 from headrace.config import Settings
 from headrace.spark.session import Engine
@@ -109,10 +108,6 @@ def alerts(count: int) -> list[Alert]:
     ]
 
 
-def file_name(index: int) -> str:
-    return f"{index:05d}.parquet"
-
-
 def write(workload: Workload, directory: Path) -> None:
     """One file a stream and micro-batch; every sensor once a second, at a moment of its own."""
     for number, stream in enumerate(STREAMS):
@@ -125,20 +120,14 @@ def write(workload: Workload, directory: Path) -> None:
             ts = START_US + second * 1_000_000 + np.arange(len(keys)) * (1_000_000 // workload.sensors)
             second += span_s
             columns = [pa.array(keys), pa.array(chance.random(len(keys)) * 100), pa.array(ts).cast(SCHEMA.types[2])]
-            path = folder / file_name(index)
-            pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), path, compression="snappy")
-            os.utime(path, (START_US // 1_000_000 + index,) * 2)
+            write_file(folder, index, pa.Table.from_arrays(columns, schema=SCHEMA))
 
 
 # --- running --------------------------------------------------------------------------------------------------------
 
 
 def program(queries: list[Alert], data: Path) -> str:
-    streams = [
-        f"CREATE STREAM {stream} ({COLUMNS}) WITH (connector = 'files', format = 'parquet', "
-        f"path = '{data / stream}', time = 'ts', max_files_per_batch = '1');"
-        for stream in STREAMS
-    ]
+    streams = (stream_sql(stream, COLUMNS, data) for stream in STREAMS)
     return "\n".join([*streams, *(query.sql for query in queries)])
 
 

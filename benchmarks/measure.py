@@ -92,7 +92,7 @@ def run(spec: Spec, log: Path, timeout_s: float, progress: Progress) -> Measured
     started = time.perf_counter()
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contenders", spec.text()],
+            [sys.executable, "-m", spec.module, spec.text()],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 Results = dict[str, Any]
+Target = tuple[str, str, str, float]
 
 TARGETS = (
     #  what                                                          the ratio it needs      at least / below
@@ -26,7 +28,7 @@ STORES = ("native-hdfs", "native-rocksdb")
 def good(results: Results, scenario: str, contender: str) -> dict[str, Any] | None:
     """A contender's numbers if it ran and its answers were right; a wrong answer has no speed."""
     entry = results["scenarios"].get(scenario, {}).get("contenders", {}).get(contender)
-    return entry if entry and not entry["failure"] and not entry["wrong"] else None
+    return entry if entry and not entry["failure"] and not entry["wrong"] and "refused" not in entry else None
 
 
 def fastest_native(results: Results, scenario: str) -> tuple[str, dict[str, Any]] | None:
@@ -91,9 +93,9 @@ def _ratio(above: float | None, below: float | None) -> float | None:
     return round(above / below, 3) if above and below else None
 
 
-def targets(results: Results) -> list[dict[str, Any]]:
+def targets(results: Results, wanted: Sequence[Target] = TARGETS) -> list[dict[str, Any]]:
     found = []
-    for what, name, sign, bound in TARGETS:
+    for what, name, sign, bound in wanted:
         measured = results["ratios"].get(name)
         met = None if measured is None else measured >= bound if sign == ">=" else measured < bound
         found.append({"what": what, "wanted": f"{sign} {bound:g}", "measured": measured, "met": met})
@@ -144,6 +146,8 @@ NOTE = (
 def cells(scenario: dict[str, Any], contender: str, entry: dict[str, Any]) -> tuple[str, ...]:
     if "beaten_s" in entry:
         return (scenario["title"], contender, f"over {entry['beaten_s']} s", "", "", "", "", "", "stopped")
+    if "refused" in entry:
+        return (scenario["title"], contender, "refused", "", "", "", "", "", "")
     if entry["failure"]:
         return (scenario["title"], contender, "failed", "", "", "", "", "", "no")
     return (
@@ -171,6 +175,8 @@ def line(contender: str, entry: dict[str, Any]) -> Text:
     """One finished contender, for the terminal."""
     if "beaten_s" in entry:
         return Text(f"  {contender:16} stopped after {entry['beaten_s']} s: slower than Spark's other store")
+    if "refused" in entry:
+        return Text(f"  {contender:16} refuses: {entry['refused']}")
     if entry["failure"]:
         return Text(f"  {contender:16} failed: {entry['failure']}", style="red")
     speed = f"{entry['total_s']:7.1f} s {entry['tuples_per_s']:>9,} tuples/s"

@@ -133,12 +133,18 @@ class BatchFacts:
                 stages[stage] = max(spent_ms, stages.get(stage, 0.0))
         return stages
 
+    def shards_ms(self) -> list[dict[str, float]]:
+        """Each shard's time in each stage."""
+        return [dict(told["stage_ms"]) for _, told in sorted(self.told, key=lambda one: one[0])]
+
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """What is remembered of a micro-batch: its stage times, and each query's responses (count, sum, longest in ms)."""
+    """What is remembered of a micro-batch: its stage times (the slowest shard's, and each shard's), and each query's
+    responses (count, sum, longest in ms)."""
 
     stage_ms: dict[str, float]
+    shards_ms: list[dict[str, float]]
     responses: dict[str, tuple[int, float, float]]
     backlog_rows: int
     probes: int
@@ -186,7 +192,9 @@ class RunMetrics:
             self._held.update(facts.holdings())
             self._backlog = facts.backlog()
             backlog_rows = sum(map(sum, self._backlog.values()))
-            self._records[facts.batch] = BatchRecord(facts.stage_ms(), facts.responses(), backlog_rows, facts.probes)
+            self._records[facts.batch] = BatchRecord(
+                facts.stage_ms(), facts.shards_ms(), facts.responses(), backlog_rows, facts.probes
+            )
             while len(self._records) > max(RECENT, REMEMBERED // max(len(self.queries), 1)):
                 del self._records[next(iter(self._records))]
             for query, rows in facts.results().items():

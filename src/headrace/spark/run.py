@@ -140,8 +140,9 @@ class Run:
         return float(progress["durationMs"].get("triggerExecution", 0)) if progress else 0.0
 
     def history(self) -> list[dict[str, Any]]:
-        """The last micro-batches: number, time in all and by stage (milliseconds), the responses of each query (how
-        many, their sum and the longest, in milliseconds), the tuples left waiting for their turn."""
+        """The last micro-batches: number, time in all and by stage (milliseconds; the slowest shard's, and each
+        shard's), the responses of each query (how many, their sum and the longest, in milliseconds), the tuples left
+        waiting for their turn."""
         records = self._metrics.records()
         done = [one for one in self._query.recentProgress if one["batchId"] in records]
         return [
@@ -151,6 +152,7 @@ class Run:
                 "batch_ms": one["durationMs"].get("triggerExecution", 0),
                 "spark_ms": dict(one["durationMs"]),
                 "stage_ms": records[one["batchId"]].stage_ms,
+                "shards_ms": records[one["batchId"]].shards_ms,
                 "responses": records[one["batchId"]].responses,
                 "backlog_rows": records[one["batchId"]].backlog_rows,
                 "probes": records[one["batchId"]].probes,
