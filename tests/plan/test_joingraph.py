@@ -72,6 +72,18 @@ def test_comparisons_with_one_stream_on_a_side_are_ranges(condition: str, ranges
     assert not graph.classes
 
 
+def test_a_number_beside_the_indexed_expression_is_moved_to_the_other_side() -> None:
+    """So that one index serves both ends of BETWEEN, from either stream."""
+    graph = graph_of("b.d BETWEEN a.d - 1.5 AND a.d + 1.5")
+    assert [len(one) for one in graph.indexes] == [1, 1, 0]
+    assert [(one.side, one.function, one.margin) for one in graph.ranges] == [
+        (0, "<=", 1.5),
+        (1, ">=", None),
+        (1, "<=", None),
+        (0, ">=", 1.5),
+    ]
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -25,13 +25,17 @@ LOOKED_AT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Anyone:
-    """Partners whatever their times: those of the windows' tuples that the predicates allow."""
+class Within:
+    """Partners that a tuple of the origin finds in windows of time; in windows of rows, all that are held."""
 
     origin: int
+    reach: tuple[int, ...]
 
-    def bounds(self, walk: Walk, partial: Partial, side: int) -> Bounds | None:  # noqa: ARG002
-        return None
+    def bounds(self, walk: Walk, partial: Partial, side: int) -> Bounds | None:
+        if walk.measures[side] is not Measure.TIME:
+            return None
+        now = walk.spaces[self.origin].times(partial.addresses[self.origin])
+        return now - self.reach[side], now + 1
 
     def with_new(self, side: int) -> bool:  # noqa: ARG002
         return False
@@ -40,8 +44,10 @@ class Anyone:
         return None
 
 
-def measure(graph: JoinGraph, spaces: tuple[Space, ...]) -> Measured:
-    """The sides as they are held; spaces without new tuples."""
+def measure(
+    graph: JoinGraph, spaces: tuple[Space, ...], measures: tuple[Measure, ...], reach: tuple[int, ...]
+) -> Measured:
+    """The sides as they are held, looked at as far back as the largest windows; spaces without new tuples."""
     held = tuple(sum(run.live_rows for run in space.runs) for space in spaces)
     tried = {}
     for origin, side in joined_pairs(graph):
@@ -50,8 +56,7 @@ def measure(graph: JoinGraph, spaces: tuple[Space, ...]) -> Measured:
         rows = SAMPLED if is_cheap else min(SAMPLED, max(1, LOOKED_AT // max(held[side], 1)))
         sample = _newest(spaces[origin], rows)
         if len(sample) and held[side]:
-            measures = (Measure.TIME,) * len(spaces)
-            walk = Walk(spaces, measures, steps, (key_ranges,) * len(spaces), Anyone(origin))
+            walk = Walk(spaces, measures, steps, (key_ranges,) * len(spaces), Within(origin, reach))
             found = sum(part.size for part in walk.results(Partial({origin: sample}, len(sample))))
             tried[origin, side] = (len(sample), found)
     return Measured(held, tried)

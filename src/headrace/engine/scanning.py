@@ -16,7 +16,7 @@ from headrace.engine.inputs import InputState
 from headrace.engine.join import Sides
 from headrace.engine.multiway import MultiJoin
 from headrace.engine.options import OperatorOptions, Orders
-from headrace.engine.output import Cut, Emission, cut_for, filtered, weighted_arrivals
+from headrace.engine.output import Cut, Emission, cut_for, filtered, reach_of, weighted_arrivals
 from headrace.engine.sampling import measure
 from headrace.engine.spaces import Block, KeySearch, Matches, Reach, Space
 from headrace.engine.steps import connected_order
@@ -111,4 +111,4 @@ class GroupJoin:
             Space(state.window.runs, None, state.window.layout, index, state.position)
             for index, state in enumerate(self._inputs)
         )
-        return measure(self._group.graph, spaces)
+        return measure(self._group.graph, spaces, self._group.measures, reach_of(self._windows))

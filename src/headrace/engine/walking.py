@@ -196,7 +196,7 @@ class Walk:
 
             return by_key
         if step.access is Access.RANGE:
-            limits = [(one.function, *self._bound_numbers(partial, one)) for one in step.ranges]
+            limits = [limit for one in step.ranges for limit in self._limits(partial, one)]
             index = step.ranges[0].index
             return lambda segment, _: _value_ranges(segment.index(index).keys, limits, partial.size)
         if step.access is Access.TIME and bounds is not None:
@@ -222,14 +222,20 @@ class Walk:
 
         return found
 
-    def _bound_numbers(self, partial: Partial, one: Range) -> tuple[Int64s, np.ndarray]:
-        """What a comparison's bound is for each partial result, and whether it is anything."""
+    def _limits(self, partial: Partial, one: Range) -> Iterator[Limit]:
+        """What a comparison bounds the rows of an index by: each partial result's own number."""
         values = evaluate(one.bound, self._reader(partial), partial.size)
         whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         is_valid: np.ndarray = whole.is_valid().to_numpy(zero_copy_only=False)
         if whole.null_count:
             whole = whole.fill_null(pa.scalar(0, pa.int64()).cast(whole.type))
-        return encode_keys([whole], KeyForm.ORDERED), is_valid
+        if one.margin is None:
+            yield Limit(one.function, encode_keys([whole], KeyForm.ORDERED), is_valid, is_none=False)
+            return
+        for function, direction in ((">=", -1), ("<=", 1)):
+            if one.function in (function, "="):
+                moved = _moved(whole, direction, one.margin)
+                yield Limit(function, encode_keys([moved], KeyForm.ORDERED), is_valid, is_none=True)
 
     # --- what must hold
 
@@ -276,15 +282,37 @@ class Walk:
         return column
 
 
-def _value_ranges(keys: Int64s, limits: Sequence[tuple[str, Int64s, np.ndarray]], size: int) -> tuple[Int64s, Int64s]:
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound on an index's numbers for each partial result. Where there is no valid one, nothing is within it, or,
+    with ``is_none``, everything."""
+
+    function: str
+    numbers: Int64s
+    is_valid: np.ndarray
+    is_none: bool
+
+
+def _moved(values: pa.Array, direction: int, margin: float) -> pa.Array:
+    """Numbers moved by what rounding may have done to a sum with a number of about this size; whole ones stay."""
+    if not pa.types.is_floating(values.type):
+        return values
+    numbers = values.to_numpy(zero_copy_only=False)
+    slack = (np.abs(numbers) + 2 * margin) * 2.0**-50
+    return pa.array(np.where(np.isfinite(numbers), numbers + direction * slack, numbers))
+
+
+def _value_ranges(keys: Int64s, limits: Sequence[Limit], size: int) -> tuple[Int64s, Int64s]:
     """For each partial result the rows whose values lie where comparisons with its values want them."""
     low, high = np.zeros(size, dtype=np.int64), np.full(size, len(keys))
-    for function, values, is_valid in limits:
-        if function in (">", ">=", "="):
-            low = np.maximum(low, np.searchsorted(keys, values, side="right" if function == ">" else "left"))
-        if function in ("<", "<=", "="):
-            high = np.minimum(high, np.searchsorted(keys, values, side="left" if function == "<" else "right"))
-        high = np.where(is_valid, high, 0)
+    for one in limits:
+        first, last = np.zeros(size, dtype=np.int64), np.full(size, len(keys))
+        if one.function in (">", ">=", "="):
+            first = np.searchsorted(keys, one.numbers, side="right" if one.function == ">" else "left")
+        if one.function in ("<", "<=", "="):
+            last = np.searchsorted(keys, one.numbers, side="left" if one.function == "<" else "right")
+        low = np.maximum(low, np.where(one.is_valid, first, 0))
+        high = np.minimum(high, np.where(one.is_valid, last, len(keys) if one.is_none else 0))
     return low, np.maximum(low, high)
 
 

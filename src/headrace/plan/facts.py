@@ -74,9 +74,13 @@ def window_rows(group: Group, rates: Sequence[float]) -> tuple[float, ...]:
     )
 
 
-def measured_facts(graph: JoinGraph, rates: Sequence[float], shards: Sequence[Measured]) -> JoinFacts:
-    """What the shards saw, as the mean of them: an order is followed in each shard by itself."""
-    sizes = tuple(sum(one.held_rows[side] for one in shards) / len(shards) for side in graph.sides)
+def measured_facts(group: Group, rates: Sequence[float], shards: Sequence[Measured]) -> JoinFacts:
+    """What the shards saw, as the mean of them: an order is followed in each shard by itself. Held tuples are dropped
+    in whole segments, so of those only as many count as come in a window's time."""
+    graph = group.graph
+    assert graph is not None
+    held = (sum(one.held_rows[side] for one in shards) / len(shards) for side in graph.sides)
+    sizes = tuple(min(pair) for pair in zip(held, window_rows(group, rates), strict=True))
     matches = {}
     for pair in joined_pairs(graph):
         tried = sum(one.tried.get(pair, (0, 0))[0] for one in shards)

@@ -19,7 +19,7 @@ from enum import Enum
 from itertools import pairwise
 
 from headrace.model import BOOLEAN, StreamId, TypeKind
-from headrace.plan.expressions import Call, ColumnRef, Expression, render, rewrite, sources_of
+from headrace.plan.expressions import Call, ColumnRef, Expression, Literal, render, rewrite, sources_of
 
 
 class KeyForm(Enum):
@@ -65,12 +65,15 @@ class AttributeClass:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """``side``'s indexed expression compared with one over other sides: ``index function bound``."""
+    """``side``'s indexed expression compared with one over other sides: ``index function bound``. With a ``margin``
+    the comparison was turned round (``x - 5 <= y`` as ``x <= y + 5``): it may let a few more rows through, because
+    numbers are rounded by up to about that much, and a bound that cannot be told is none."""
 
     side: int
     index: int
     function: str
     bound: Expression
+    margin: float | None = None
 
     @property
     def bound_sides(self) -> frozenset[int]:
@@ -242,8 +245,23 @@ def _ranges(condition: Expression, indexes: list[list[Index]]) -> Iterable[Range
         is_alone = len(sides) == 1 and sources_of(other) and not sides & sources_of(other)
         if is_alone and mine.type.kind in _ORDERED and mine.type == other.type:
             (side,) = sides
-            index = _place(indexes[side], Index((alone(mine),), KeyForm.ORDERED))
-            yield Range(side, index, function, other)
+            bare, bound, margin = _turned_round(mine, other)
+            index = _place(indexes[side], Index((alone(bare),), KeyForm.ORDERED))
+            yield Range(side, index, _LOOSE[function] if margin is not None else function, bound, margin)
+
+
+_LOOSE = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
+_BACK = {"+": "-", "-": "+"}
+
+
+def _turned_round(mine: Expression, other: Expression) -> tuple[Expression, Expression, float | None]:
+    """``x + 5`` and ``y`` as ``x`` and ``y - 5``, and the number: one index of x serves all comparisons of it."""
+    if isinstance(mine, Call) and mine.function in _BACK:
+        bare, number = mine.args
+        if isinstance(number, Literal) and isinstance(number.value, int | float) and bare.type == mine.type:
+            moved = Call(_BACK[mine.function], (other, number), other.type)
+            return bare, moved, abs(float(number.value))
+    return mine, other, None
 
 
 def _place(indexes: list[Index], index: Index) -> int:

@@ -132,7 +132,7 @@ class JoinKeeper:
         rates = self._rates(group, join.grid)
         if rates is None or group.graph is None or not any(sum(one.held_rows) for one in shards):
             return []
-        now = measured_facts(group.graph, rates, shards)
+        now = measured_facts(group, rates, shards)
         method = self.settings.join_method
         choices = choices_for(method, now)
         if method in ("naive", "general"):
