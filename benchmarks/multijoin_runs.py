@@ -34,8 +34,7 @@ from headrace.sql import read_script
 
 STEP_US = 1000
 """Between two iterations."""
-MERGE_FANOUT = 2
-"""Windows in few pieces, as a list or a hash table is one: each piece that is searched has a fixed cost."""
+MERGE_FANOUT = ShardOptions().merge_fanout
 
 
 @dataclass(frozen=True)
