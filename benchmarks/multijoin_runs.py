@@ -34,7 +34,6 @@ from headrace.sql import read_script
 
 STEP_US = 1000
 """Between two iterations."""
-MERGE_FANOUT = ShardOptions().merge_fanout
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class Filled:
         filling = workload.filled_units // tau
         self._steps = steps[filling:]
         self._store = Store()
-        shard = Shard(self._plan, ShardOptions(merge_fanout=MERGE_FANOUT, reevaluate_us=self._tau_us))
+        shard = Shard(self._plan, ShardOptions(reevaluate_us=self._tau_us))
         for events in steps[:filling]:
             for effect in shard.step(events):
                 match effect:
@@ -170,7 +169,6 @@ class Filled:
         orders = algorithm.orders or tuple(moved_first(algorithm.order or (), origin) for origin in range(len(streams)))
         buckets = algorithm.buckets
         return ShardOptions(
-            merge_fanout=MERGE_FANOUT,
             method=algorithm.method,
             reevaluate_us=self._tau_us,
             expiry_us={} if algorithm.is_eager else {group.signature: self._tau_us},
