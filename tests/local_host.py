@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from orders import drawn_orders
 
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.events import (
@@ -27,7 +28,6 @@ from headrace.plan.hypercube import Grid
 from headrace.plan.queries import Query
 from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.skew import SeenKeys
-from tests.orders import drawn_orders
 
 
 @dataclass
