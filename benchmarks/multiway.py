@@ -54,7 +54,7 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
     common = (
         Workload("common", 500, 20, 2_000, (10,), streams=streams)
         if quick
-        else Workload("common", 10_000, 60, 20_000, (10,), streams=streams)
+        else Workload("common", 10_000, 80, 20_000, (10,), streams=streams)
     )
     return (
         Scenario("three streams on a common key", common, COMMON),

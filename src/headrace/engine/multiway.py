@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from headrace.engine.keys import Int64s
-from headrace.engine.matching import key_ranges
+from headrace.engine.matching import compared_ranges, key_ranges
 from headrace.engine.products import ProductScan, merged_products
 from headrace.engine.spaces import KeySearch, Matches, Reach, Space, tie_order
 from headrace.engine.steps import steps_of
@@ -98,6 +98,11 @@ class MultiJoin:
         buckets do: they go from side to side, so that an order costs what the paper says."""
         return all(find is key_ranges for find in self.finds)
 
+    @property
+    def _looks_up_ranges(self) -> bool:
+        """Nested loops compare with every row, whatever the predicate."""
+        return not all(find is compared_ranges for find in self.finds)
+
     def _product_scan(self, origin: int) -> ProductScan:
         return ProductScan(self.spaces, self.measures, self.orders[origin], self.finds, self.is_resumed)
 
@@ -137,7 +142,7 @@ class MultiJoin:
 
     def _found(self, origin: int, rows: Int64s, reach: Reach) -> Matches:
         """What some of a side's new tuples find; all of them, where an order does not begin with them."""
-        steps = steps_of(self.graph, self.orders[origin])
+        steps = steps_of(self.graph, self.orders[origin], by_ranges=self._looks_up_ranges)
         start = self._start(origin, rows)
         parts: list[Partial] = []
         for ages in self._ages(origin, reach):

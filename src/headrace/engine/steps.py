@@ -54,13 +54,14 @@ class Step:
     """What can be checked now and could not before."""
 
 
-def steps_of(graph: JoinGraph, order: Sequence[int]) -> tuple[Step, ...]:
-    """The steps of an order; the first binds a side to whatever it starts from."""
+def steps_of(graph: JoinGraph, order: Sequence[int], *, by_ranges: bool = True) -> tuple[Step, ...]:
+    """The steps of an order; the first binds a side to whatever it starts from. ``by_ranges``: whether comparisons are
+    looked up at all, or every row is compared."""
     steps = []
     for position, side in enumerate(order):
         bound = frozenset(order[:position])
         equals = _equals(graph, bound, side)
-        ranges = () if equals else _best_ranges(graph, bound, side)
+        ranges = () if equals or not by_ranges else _best_ranges(graph, bound, side)
         steps.append(
             Step(
                 side,

@@ -11,6 +11,7 @@ runs x log run) to search, O(rows looked at) to expand; about ``EXPANDED_TOGETHE
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -232,9 +233,11 @@ class Walk:
         if one.margin is None:
             yield Limit(one.function, encode_keys([whole], KeyForm.ORDERED), is_valid, is_none=False)
             return
+        if pa.types.is_floating(whole.type):
+            is_valid = is_valid & np.isfinite(whole.to_numpy(zero_copy_only=False))
         for function, direction in ((">=", -1), ("<=", 1)):
             if one.function in (function, "="):
-                moved = _moved(whole, direction, one.margin)
+                moved = _moved(whole, is_valid, direction * one.margin)
                 yield Limit(function, encode_keys([moved], KeyForm.ORDERED), is_valid, is_none=True)
 
     # --- what must hold
@@ -293,13 +296,13 @@ class Limit:
     is_none: bool
 
 
-def _moved(values: pa.Array, direction: int, margin: float) -> pa.Array:
-    """Numbers moved by what rounding may have done to a sum with a number of about this size; whole ones stay."""
+def _moved(values: pa.Array, is_valid: np.ndarray, margin: float) -> pa.Array:
+    """Numbers moved, up or down as the margin's sign says, by what rounding may have done to a sum with a number of
+    about the margin's size; times stay."""
     if not pa.types.is_floating(values.type):
         return values
-    numbers = values.to_numpy(zero_copy_only=False)
-    slack = (np.abs(numbers) + 2 * margin) * 2.0**-50
-    return pa.array(np.where(np.isfinite(numbers), numbers + direction * slack, numbers))
+    numbers = np.where(is_valid, values.to_numpy(zero_copy_only=False), 0.0)
+    return pa.array(numbers + math.copysign(2.0**-50, margin) * (np.abs(numbers) + 2 * abs(margin)))
 
 
 def _value_ranges(keys: Int64s, limits: Sequence[Limit], size: int) -> tuple[Int64s, Int64s]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.config import Settings
+from headrace.model import format_duration
 from headrace.plan.costs import Order
 from headrace.plan.hypercube import Dimension, Grid
 from headrace.plan.joingraph import graph_text, key_text
-from headrace.plan.joinplans import JoinPlan
+from headrace.plan.joinplans import JoinPlan, buckets_of, cost_of, expiry_us
 from headrace.plan.sharing import Group, expression_text
 from headrace.plan.skew import HeavyKey, SeenBySide, SeenKeys
 from headrace.plan.switching import number
@@ -29,8 +30,9 @@ def join_lines(group: Group, join: JoinPlan, settings: Settings, names: Sequence
     for side, indexes in enumerate(group.graph.indexes):
         keys = ["(" + ", ".join(expression_text(key) for key in one.keys) + ")" for one in indexes]
         yield f"    searched    {names[side]} by {', '.join(keys) if keys else 'time'}"
-    for origin, order in enumerate(join.orders):
-        yield f"    new {names[origin]}: {_order_text(join, origin, order, settings, names)}"
+    yield f"    upkeep      {_upkeep_text(group, join, settings, names)}"
+    for origin in group.graph.sides:
+        yield f"    new {names[origin]}: {_order_text(join, origin, settings, names)}"
     yield f"  partitioning  {_grid_text(group, join, names)}"
     held = [f"{names[side]} {join.grid.copies(side)}" for side in group.graph.sides]
     yield f"    copies      {', '.join(held)}"
@@ -38,12 +40,14 @@ def join_lines(group: Group, join: JoinPlan, settings: Settings, names: Sequence
     yield f"    per cell    about {number(load)} tuples held of {number(sum(join.facts.sizes))}"
 
 
-def heavy_lines(group: Group, grid: Grid, names: Sequence[str]) -> Iterator[str]:
+def heavy_lines(grid: Grid, names: Sequence[str]) -> Iterator[str]:
     """How many keys are split, by the stream whose tuples are dealt out."""
     for side in sorted({one.split_side for one in grid.heavy}):
         count = sum(one.split_side == side for one in grid.heavy)
         keys = "1 heavy key" if count == 1 else f"{count} heavy keys"
-        copied = [names[other] for other in range(len(group.sides)) if other != side]
+        attributes = {one.attribute for one in grid.heavy if one.split_side == side}
+        keyed = {one for dimension in grid.dimensions if dimension.attribute in attributes for one in dimension.sides}
+        copied = [names[other] for other in sorted(keyed) if other != side]
         yield f"    split       {keys}: {names[side]} dealt out, {' and '.join(copied)} copied"
 
 
@@ -56,16 +60,28 @@ def heavy_text(group: Group, grid: Grid, key: HeavyKey, seen: SeenBySide) -> str
     return f"a key of {name} with {part:.0%} of its tuples is split over {cells} cells"
 
 
-def _order_text(join: JoinPlan, origin: int, order: Order, settings: Settings, names: Sequence[str]) -> str:
-    listed = ", ".join(names[side] for side in order)
-    choice = join.choices[origin]
-    if settings.join_method in ("naive", "general"):
-        return listed
-    text = f"{listed} ({number(choice.cost)} comparisons a second"
-    if choice.runner_up is None:
-        return f"{text})"
-    runner_up = ", ".join(names[side] for side in choice.runner_up)
-    return f"{text}; next best {runner_up}: {number(choice.runner_up_cost)})"
+def _order_text(join: JoinPlan, origin: int, settings: Settings, names: Sequence[str]) -> str:
+    """The order in use, its cost, and the best other one."""
+    order, choice = join.orders[origin], join.choices[origin]
+    other, cost = (choice.runner_up, choice.runner_up_cost) if order == choice.order else (choice.order, choice.cost)
+    text = f"{_listed(order, names)} ({number(cost_of(join, origin, settings))} comparisons a second"
+    return f"{text})" if other is None else f"{text}; next {_listed(other, names)}: {number(cost)})"
+
+
+def _listed(order: Order, names: Sequence[str]) -> str:
+    return ", ".join(names[side] for side in order)
+
+
+def _upkeep_text(group: Group, join: JoinPlan, settings: Settings, names: Sequence[str]) -> str:
+    """How often tuples are joined and let go, and how large indexes are, where that is not the default."""
+    every = f"every {format_duration(settings.reevaluate_us)}" if settings.reevaluate_us else "at once"
+    interval_us = expiry_us(group, settings, join.facts)
+    let_go = f"let go every {format_duration(interval_us)}" if interval_us else "let go at once"
+    shares = buckets_of(group, settings, join.facts)
+    if shares is None:
+        return f"joined {every}, {let_go}"
+    buckets = ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True))
+    return f"joined {every}, {let_go}; buckets: {buckets}"
 
 
 def _grid_text(group: Group, join: JoinPlan, names: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ common attribute, a grid in which each pair meets in exactly one cell. Keys that
 a whole dimension (``skew``).
 
 Owns: :class:`Grid`, ``choose_grid``, ``grid_of``. Shares are chosen so that a cell holds as little as possible, then so
-that little is copied; the search looks at every way to share out the shards. Invariants: shares multiply to at most the
-shards; a key is heavy once.
+that little is copied; the search looks at every way to share out the shards over a few dimensions. Invariants: shares
+multiply to at most the shards; a key is heavy once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ from headrace.errors import PlanError
 from headrace.plan.joingraph import JoinGraph
 from headrace.plan.sharing import Group
 from headrace.plan.skew import HeavyKey
+
+MOST_ATTRIBUTES = 4
+"""Attribute classes that shares are tried for: those of most sides come first."""
+MOST_DEALT = 4
+"""Sides that are tried to be dealt out: those that hold most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +108,9 @@ def choose_grid(graph: JoinGraph, held_rows: Sequence[float], shards: int) -> Gr
     ([2, 2], 1)
     """
     attributes = [Dimension(one.sides, number, 1) for number, one in enumerate(graph.classes)]
-    dealt = [Dimension((side,), None, 1) for side in graph.sides]
-    dimensions = [*attributes, *dealt]
+    largest = sorted(graph.sides, key=lambda side: (-held_rows[side], side))
+    dealt = [Dimension((side,), None, 1) for side in sorted(largest[:MOST_DEALT])]
+    dimensions = [*attributes[:MOST_ATTRIBUTES], *dealt]
     best = min(_shares(len(dimensions), shards), key=lambda shares: _cost(_grid(dimensions, shares), held_rows))
     return _grid(dimensions, best)
 

@@ -67,7 +67,7 @@ class AttributeClass:
 class Range:
     """``side``'s indexed expression compared with one over other sides: ``index function bound``. With a ``margin``
     the comparison was turned round (``x - 5 <= y`` as ``x <= y + 5``): it may let a few more rows through, because
-    numbers are rounded by up to about that much, and a bound that cannot be told is none."""
+    sums with a number of that size are rounded, and a bound that is no finite number is none."""
 
     side: int
     index: int
@@ -252,13 +252,16 @@ def _ranges(condition: Expression, indexes: list[list[Index]]) -> Iterable[Range
 
 _LOOSE = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
 _BACK = {"+": "-", "-": "+"}
+_UNWRAPPED = (TypeKind.DOUBLE, TypeKind.TIMESTAMP)
+"""What sums of are larger where their parts are: whole numbers wrap round."""
 
 
 def _turned_round(mine: Expression, other: Expression) -> tuple[Expression, Expression, float | None]:
     """``x + 5`` and ``y`` as ``x`` and ``y - 5``, and the number: one index of x serves all comparisons of it."""
     if isinstance(mine, Call) and mine.function in _BACK:
         bare, number = mine.args
-        if isinstance(number, Literal) and isinstance(number.value, int | float) and bare.type == mine.type:
+        is_safe = mine.type.kind in _UNWRAPPED and bare.type == mine.type
+        if is_safe and isinstance(number, Literal) and isinstance(number.value, int | float):
             moved = Call(_BACK[mine.function], (other, number), other.type)
             return bare, moved, abs(float(number.value))
     return mine, other, None

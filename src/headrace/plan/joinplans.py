@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from headrace.config import Settings
 from headrace.errors import PlanError
 from headrace.model import Catalog
-from headrace.plan.costs import JoinFacts, Order, StreamFacts, order_cost
+from headrace.plan.costs import JoinFacts, Order, StreamFacts
 from headrace.plan.facts import declared_facts
 from headrace.plan.hypercube import Grid, choose_grid
-from headrace.plan.methods import SCANNING, choices_for, orders_for
+from headrace.plan.joingraph import JoinGraph
+from headrace.plan.methods import SCANNING, choices_for, cost_for
 from headrace.plan.ordering import Choice
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import Group, SharedPlan
@@ -25,7 +26,7 @@ from headrace.plan.upkeep import bucket_shares, expiry_interval
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """What is known of a join, and what was chosen by it. ``choices`` are the best orders with new tuples first."""
+    """What is known of a join, the orders in use, the best ones by what is known now, and the grid."""
 
     facts: JoinFacts
     orders: tuple[Order, ...]
@@ -45,12 +46,9 @@ def plan_joins(plan: SharedPlan, settings: Settings, grids: Mapping[str, Grid] |
 def plan_join(group: Group, catalog: Catalog, settings: Settings, grid: Grid | None = None) -> JoinPlan:
     assert group.graph is not None
     facts = declared_facts(group, catalog)
-    return JoinPlan(
-        facts,
-        orders_for(settings.join_method, facts, settings.reevaluate_us / 1e6),
-        choices_for(settings.join_method, facts),
-        grid or choose_grid(group.graph, facts.sizes, settings.shards),
-    )
+    choices = choices_for(settings.join_method, facts, settings.reevaluate_us / 1e6)
+    orders = tuple(choice.order for choice in choices)
+    return JoinPlan(facts, orders, choices, grid or choose_grid(group.graph, facts.sizes, settings.shards))
 
 
 def expiry_us(group: Group, settings: Settings, facts: JoinFacts | None) -> int:
@@ -104,15 +102,27 @@ def check_method(plan: SharedPlan, settings: Settings) -> None:
         if group.graph is not None and not _all_indexed(group):
             raise PlanError(
                 f"setting join_method: index does not do for {group.signature}: a stream has no equality or comparison "
-                "to find its tuples by: take hybrid"
+                "to find its tuples by, from some other: take hybrid"
             )
 
 
 def _all_indexed(group: Group) -> bool:
+    """Whether from new tuples of any side every other is found by an index."""
     assert group.graph is not None
-    return all(group.graph.indexes)
+    return all(_reached(group.graph, origin) == set(group.graph.sides) for origin in group.graph.sides)
 
 
-def cost_of(plan: JoinPlan, origin: int) -> float:
-    """What new tuples of a side cost a second, by the order in use; told where it begins with them."""
-    return order_cost(plan.facts, origin, plan.orders[origin])
+def _reached(graph: JoinGraph, origin: int) -> set[int]:
+    """The sides that indexes lead to from one, step by step."""
+    bound = {origin}
+    while True:
+        by_key = {side for one in graph.classes if bound & set(one.sides) for side in one.sides}
+        by_range = {one.side for one in graph.ranges if one.bound_sides <= bound}
+        if by_key | by_range <= bound:
+            return bound
+        bound |= by_key | by_range
+
+
+def cost_of(plan: JoinPlan, origin: int, settings: Settings) -> float:
+    """What new tuples of a side cost a second, by the order in use."""
+    return cost_for(settings.join_method, plan.facts, origin, plan.orders[origin], settings.reevaluate_us / 1e6)

@@ -64,9 +64,16 @@ def is_better(now: float, best: float, threshold: float) -> bool:
 
 
 def find_switch(
-    choice: Choice, in_use: Order, then: JoinFacts, now: JoinFacts, threshold: float, names: Sequence[str]
+    choice: Choice,
+    in_use: Order,
+    then: JoinFacts,
+    now: JoinFacts,
+    threshold: float,
+    names: Sequence[str],
+    cost: float | None = None,
 ) -> Switch | None:
     """The switch from the order in use, chosen by the facts of then, to a choice made by the facts of now; if it pays.
+    ``cost``: of the order in use, where it is not that of new tuples first.
 
     >>> edge = {(0, 1): 1.0, (1, 2): 1.0}
     >>> then = JoinFacts((10, 10, 10), (50, 100, 60), edge, {}, frozenset())
@@ -76,7 +83,7 @@ def find_switch(
     order for new tuples of b: b, c, a instead of b, a, c: estimated cost 5,600 instead of 8,000 comparisons a second \
 (a's rate rose from 10/s to 100/s)
     """
-    cost = order_cost(now, choice.origin, in_use)
+    cost = order_cost(now, choice.origin, in_use) if cost is None else cost
     if choice.order == in_use or not is_better(cost, choice.cost, threshold):
         return None
     reason = _reason(choice, in_use, cost, main_change(then, now, names), names)

@@ -16,23 +16,30 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
+from typing import TypeAlias
 
 from headrace.config import Settings
+from headrace.plan.costs import JoinFacts
 from headrace.plan.explain_joins import heavy_text, side_names
 from headrace.plan.facts import Measured, measured_facts
 from headrace.plan.hypercube import Grid, grid_of
 from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins
-from headrace.plan.methods import choices_for, orders_for
+from headrace.plan.methods import choices_for, cost_for
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.skew import heavy_keys
-from headrace.plan.switching import Switch, find_switch
+from headrace.plan.switching import Switch, find_switch, is_better
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
 from headrace.stats import OrderStats
 
 RECENT = 3
 """Micro-batches that rates are measured over."""
+
+NOTABLE_UPKEEP = 1.5
+"""By how much an interval or an index must differ to be changed."""
+Upkeep: TypeAlias = tuple[dict[str, int], dict[str, tuple[int, ...]]]
 
 log = logging.getLogger("headrace.joins")
 
@@ -50,13 +57,17 @@ class JoinKeeper:
     """The grids of all joins, also of such as were here before."""
     _groups: dict[str, Group] = field(default_factory=dict)
     _heard: deque[dict[str, tuple[int, int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
-    _measured: set[str] = field(default_factory=set)
+    _then: dict[str, JoinFacts] = field(default_factory=dict)
+    """What was measured when a group's orders last changed."""
+    _upkeep: Upkeep = field(default_factory=lambda: ({}, {}))
+    """Intervals of expiry and sizes of indexes as they were last handed out."""
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: joins that were there stay as they are."""
         self.known = self.known or read_grids(self.grids)
         planned = plan_joins(plan, self.settings, self.known)
         self.joins = {signature: self.joins.get(signature, one) for signature, one in planned.items()}
+        self._then = {signature: facts for signature, facts in self._then.items() if signature in self.joins}
         self._groups = {group.signature: group for group in plan.groups if group.is_join}
         found = {signature: one.grid for signature, one in self.joins.items()}
         for signature, group in self._groups.items():
@@ -72,26 +83,32 @@ class JoinKeeper:
 
     def applied(self, work: Work) -> Work:
         """The work with the joins as they are carried out now."""
-        facts = {signature: one.facts for signature, one in self.joins.items()}
-        expiry = {name: expiry_us(group, self.settings, facts.get(name)) for name, group in self._groups.items()}
-        buckets = {name: buckets_of(group, self.settings, facts.get(name)) for name, group in self._groups.items()}
-        options = replace(
-            work.shard,
-            orders={signature: one.orders for signature, one in self.joins.items()},
-            expiry_us={name: interval for name, interval in expiry.items() if interval},
-            buckets={name: some for name, some in buckets.items() if some is not None},
-        )
+        self._upkeep = expiry, buckets = self._chosen_upkeep()
+        orders = {signature: one.orders for signature, one in self.joins.items()}
+        options = replace(work.shard, orders=orders, expiry_us=expiry, buckets=buckets)
         grids = {name: self.known[name] for name in self._groups if name in self.known}
         return replace(work, shard=options, grids=grids)
 
+    def _chosen_upkeep(self) -> Upkeep:
+        """By group, the interval of expiry and the sizes of indexes, by what is known now."""
+        expiry: dict[str, int] = {}
+        buckets: dict[str, tuple[int, ...]] = {}
+        for name, group in self._groups.items():
+            facts = self.joins[name].facts if name in self.joins else None
+            interval_us, shares = expiry_us(group, self.settings, facts), buckets_of(group, self.settings, facts)
+            expiry |= {name: interval_us} if interval_us else {}
+            buckets |= {name: shares} if shares else {}
+        return expiry, buckets
+
     def learn(self, facts: BatchFacts) -> bool:
         """Takes in what a micro-batch told; whether anything has changed by it."""
-        self._heard.append(facts.heard())
+        if heard := facts.heard():
+            self._heard.append(heard)
         said = [*self._reordered(facts), *self._split(facts)]
         for reason in said:
             log.info("%s", reason)
             self.switches.append(f"micro-batch {facts.batch + 1}: {reason}")
-        return bool(said)
+        return bool(said) or _is_other(self._upkeep, self._chosen_upkeep())
 
     def _reordered(self, facts: BatchFacts) -> Iterator[str]:
         """Leaves orders for better ones; why."""
@@ -130,37 +147,53 @@ class JoinKeeper:
         """The orders of a group that are left for better ones."""
         join, names = self.joins[group.signature], side_names(group)
         rates = self._rates(group, join.grid)
-        if rates is None or group.graph is None or not any(sum(one.held_rows) for one in shards):
+        if rates is None or not any(sum(one.held_rows) for one in shards):
             return []
-        now = measured_facts(group, rates, shards)
-        method = self.settings.join_method
-        choices = choices_for(method, now)
-        if method in ("naive", "general"):
-            orders = orders_for(method, now, self.settings.reevaluate_us / 1e6)
-            self.joins[group.signature] = replace(join, facts=now, orders=orders, choices=choices)
-            return []
+        now, method, tau_s = measured_facts(group, rates, shards), self.settings.join_method, self._tau_s
+        choices = choices_for(method, now, tau_s)
+        costs = [cost_for(method, now, origin, order, tau_s) for origin, order in enumerate(join.orders)]
+        if method == "naive":  # one order for all: it is left as a whole
+            is_worth_it = is_better(sum(costs), sum(choice.cost for choice in choices), threshold)
+            threshold = -inf if is_worth_it else inf
         # What was only declared is no ground for telling what changed.
-        then = join.facts if group.signature in self._measured else now
-        self._measured.add(group.signature)
-        pairs = zip(choices, join.orders, strict=True)
-        found = [find_switch(choice, order, then, now, threshold, names) for choice, order in pairs]
+        then = self._then.setdefault(group.signature, now)
+        found = [
+            find_switch(choice, order, then, now, threshold, names, cost)
+            for choice, order, cost in zip(choices, join.orders, costs, strict=True)
+        ]
         switches = [one for one in found if one is not None]
+        if switches:
+            self._then[group.signature] = now
         orders = tuple(old if one is None else one.after for old, one in zip(join.orders, found, strict=True))
-        last = now if switches or then is now else then
-        self.joins[group.signature] = replace(join, facts=last, orders=orders, choices=choices)
+        self.joins[group.signature] = replace(join, facts=now, orders=orders, choices=choices)
         return switches
 
+    @property
+    def _tau_s(self) -> float:
+        return self.settings.reevaluate_us / 1e6
+
     def _rates(self, group: Group, grid: Grid) -> tuple[float, ...] | None:
-        """Tuples a second of event time that come to a cell, by side; None before anything was heard of each."""
+        """Tuples a second of event time that come to a cell, by side, over the time that all streams were heard of
+        together; None before there is such a time."""
+        heard = [some for one in self._heard for some in one.values()]
+        span_us = max((some[2] for some in heard), default=0) - min((some[1] for some in heard), default=0)
+        if span_us <= 0:
+            return None
         rates = []
         for side in range(len(group.sides)):
             stream = group.input_of(side).stream
-            heard = [one[stream] for one in self._heard if stream in one]
-            span_us = max((one[2] for one in heard), default=0) - min((one[1] for one in heard), default=0)
-            if not heard or span_us <= 0:
-                return None
-            rates.append(sum(one[0] for one in heard) * 1e6 / span_us * grid.part(side))
+            rows = sum(one[stream][0] for one in self._heard if stream in one)
+            rates.append(rows * 1e6 / span_us * grid.part(side))
         return tuple(rates)
+
+
+def _is_other(before: Upkeep, now: Upkeep) -> bool:
+    """Whether upkeep is so different that tasks should be told."""
+    if before[0].keys() != now[0].keys() or before[1].keys() != now[1].keys():
+        return True
+    pairs = [(one, now[0][name]) for name, one in before[0].items()]
+    pairs += [pair for name, some in before[1].items() for pair in zip(some, now[1][name], strict=True)]
+    return any(max(pair) > NOTABLE_UPKEEP * min(pair) for pair in pairs)
 
 
 def read_grids(path: Path) -> dict[str, Grid]:

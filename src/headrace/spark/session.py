@@ -150,7 +150,9 @@ class Engine:
 
     def explain(self, queries: Sequence[QueryId] | None = None) -> str:
         """The shared plan as text."""
-        return explain(self.plan(), self._settings, queries)
+        plan = self.plan()
+        check_method(plan, self._settings)
+        return explain(plan, self._settings, queries)
 
     def start(
         self,

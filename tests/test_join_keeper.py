@@ -1,0 +1,121 @@
+"""Join orders kept by the driver: they follow what shards tell, with a reason, whatever the method."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.config import Settings
+from headrace.plan.sharing import SharedPlan, share
+from headrace.spark.joins import JoinKeeper, read_grids
+from headrace.spark.metrics import BatchFacts
+from headrace.spark.orders import Work
+from headrace.sql import read_script
+
+STREAMS = "".join(
+    f"CREATE STREAM {name} (x BIGINT, y BIGINT, ts TIMESTAMP) "
+    "WITH (connector = 'files', format = 'json', path = 'p', time = 'ts');"
+    for name in "abc"
+)
+QUERY = "CREATE QUERY q AS SELECT b.x FROM a, b, c WHERE a.x = b.x AND b.y = c.y WINDOW 10 SECONDS;"
+
+
+def plan() -> SharedPlan:
+    script = read_script(STREAMS + QUERY)
+    return share(script.catalog, script.queries)
+
+
+def keeper(path: Path, **settings: Any) -> JoinKeeper:
+    kept = JoinKeeper(Settings(shards=4, **settings), path / "grids.json")
+    kept.adopt(plan())
+    return kept
+
+
+def told(batch: int, to_a: int, to_c: int, *, heard: str = "abc", seen: str = "") -> BatchFacts:
+    """A micro-batch of a second in which 100 tuples of b had so many partners on either side."""
+    (group,) = plan().groups
+    tried = [[1, 0, 100, to_a], [1, 2, 100, to_c], [0, 1, 100, 10], [2, 1, 100, 10]]
+    one = {
+        "heard": {name: [100, batch * 10**6, (batch + 1) * 10**6 - 1] for name in heard},
+        "measured": {group.signature: [[500, 500, 500], tried]},
+        "seen": [seen] if seen else [],
+        "newest_us": (batch + 1) * 10**6,
+    }
+    return BatchFacts(batch, 0.0, 0.0, ((0, one),))
+
+
+def order_of_b(kept: JoinKeeper) -> tuple[str, ...]:
+    return next(one.order for one in kept.orders() if one.stream == "b")
+
+
+@pytest.mark.parametrize("method", ["hybrid", "eager"])
+def test_an_order_is_left_for_a_better_one_and_taken_up_again(tmp_path: Path, method: str) -> None:
+    kept = keeper(tmp_path, join_method=method)
+    kept.learn(told(0, to_a=5000, to_c=10))
+    assert order_of_b(kept).index("c") < order_of_b(kept).index("a")
+    assert kept.learn(told(1, to_a=10, to_c=5000))
+    assert order_of_b(kept).index("a") < order_of_b(kept).index("c")
+    assert "micro-batch 2: order for new tuples of" in kept.switches[-1]
+    assert "joins" in kept.switches[-1]  # the share that joins changed
+    assert kept.applied(Work(plan(), frozenset(), frozenset())).shard.orders == {
+        plan().groups[0].signature: next(iter(kept.joins.values())).orders
+    }
+
+
+@pytest.mark.parametrize("method", ["general", "naive"])
+def test_orders_never_change_without_a_word(tmp_path: Path, method: str) -> None:
+    """What the driver shows is what shards were told."""
+    kept = keeper(tmp_path, join_method=method, reevaluate_us=10**6, expire_us=0)
+    changes = 0
+    for batch, to_a in enumerate((10, 40_000, 10, 40_000)):
+        before = kept.orders()
+        is_changed = kept.learn(told(batch, to_a=to_a, to_c=40_010 - to_a))
+        assert is_changed == (kept.orders() != before) == (len(kept.switches) > changes)
+        changes = len(kept.switches)
+        if method == "naive":
+            assert len({one.order for one in kept.orders()}) == 1
+    assert changes or method == "naive"
+
+
+def test_a_silent_stream_does_not_stop_it(tmp_path: Path) -> None:
+    kept = keeper(tmp_path)
+    for batch in range(6):
+        kept.learn(told(batch, to_a=5000, to_c=10, heard="ab"))
+    assert order_of_b(kept) == ("b", "c", "a")
+
+
+def test_small_differences_and_a_threshold_of_none_change_nothing(tmp_path: Path) -> None:
+    kept = keeper(tmp_path)
+    kept.learn(told(0, to_a=100, to_c=100))
+    order = order_of_b(kept)
+    assert not kept.learn(told(1, to_a=101, to_c=99))
+    assert not kept.learn(told(2, to_a=99, to_c=101))
+    assert order_of_b(kept) == order
+    fixed = keeper(tmp_path, order_switch=None)
+    assert not fixed.learn(told(0, to_a=5000, to_c=1))
+
+
+def test_heavy_keys_are_written_down_before_a_tuple_is_sent_by_them(tmp_path: Path) -> None:
+    kept = keeper(tmp_path)
+    (group,) = plan().groups
+    dimension = kept.known[group.signature].dimensions[0]
+    seen = json.dumps([[group.signature, dimension.attribute, dimension.sides[0], 2000, [[7, 1900]]]])
+    assert kept.learn(told(0, to_a=1, to_c=1, seen=seen))
+    (heavy,) = read_grids(tmp_path / "grids.json")[group.signature].heavy
+    assert (heavy.number, heavy.since_us) == (7, 10**6 + 1)
+    assert f"95% of its tuples is split over {dimension.share} cells" in kept.switches[-1]
+    assert keeper(tmp_path).known == kept.known
+
+
+def test_sizes_of_indexes_follow_what_is_measured(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, index_buckets=10, order_switch=0.99)
+    work = kept.applied(Work(plan(), frozenset(), frozenset()))
+    first = dict(work.shard.buckets)
+    for batch in range(3):
+        if kept.learn(told(batch, to_a=400, to_c=1)):
+            work = kept.applied(work)
+    assert sum(map(len, work.shard.buckets.values())) == 3
+    assert work.shard.buckets != first
