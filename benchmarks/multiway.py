@@ -58,7 +58,7 @@ def scenarios(quick: bool) -> tuple[Scenario, ...]:
     )
     return (
         Scenario("three streams on a common key", common, COMMON),
-        AskedScenario("theta join", theta(300, 4) if quick else theta(1_000, 12), THETA),
+        AskedScenario("theta join", theta(300, 4) if quick else theta(6_000, 8), THETA),
         AskedScenario(
             "rates that change places", adaptive(400, 1_000, 3) if quick else adaptive(2_000, 8_000, 7), ADAPTIVE,
             repeated=() if quick else ADAPTIVE,
