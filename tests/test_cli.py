@@ -103,6 +103,17 @@ def test_wrong_setting_on_the_command_line(
     assert told in said
 
 
+@pytest.mark.parametrize("command", ["explain", "run"])
+def test_method_that_needs_another_setting(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path, command: str
+) -> None:
+    file = program("SELECT a.ts FROM temperature a, humidity b WHERE a.location_id = b.location_id WINDOW 1 s")
+    given = ["--out", str(tmp_path / "out")] if command == "run" else []
+    code, err = headrace(command, str(file), "--set", "join_method=lazy", *given)
+    assert code == 2
+    assert "SET reevaluate = '1 second'" in err
+
+
 def test_wrong_setting_in_the_environment(
     headrace: Command, program: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

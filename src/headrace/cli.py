@@ -6,13 +6,10 @@ input or an output cannot be used; 4 the checkpoint does not fit; 70 a fault in 
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -22,6 +19,7 @@ from headrace import __version__
 from headrace.config import Settings, from_environment
 from headrace.errors import HeadraceError, SettingError, SourceError
 from headrace.plan.explain import explain as explain_plan
+from headrace.plan.joinplans import check_method
 from headrace.plan.sharing import share
 from headrace.plan.sinks import with_shared_sink
 from headrace.sql import Script, read_script
@@ -33,6 +31,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+WATCH_S = 1.0
+"""Between two looks at a run."""
 
 SqlFile = Annotated[
     Path, typer.Argument(metavar="FILE.sql", help="statements, separated by semicolons; - reads standard input")
@@ -58,6 +59,7 @@ def run(
 ) -> None:
     """Run all queries of a file as one Spark streaming query."""
     from headrace.console.live import LiveView
+    from headrace.console.stopping import stop_asked
     from headrace.spark.local import local_session
     from headrace.spark.session import Engine
 
@@ -81,12 +83,13 @@ def run(
         console=console,
     )
     try:
-        with _stopping_politely(), LiveView(console) as view:
-            while not started.wait(1.0):
+        with stop_asked() as asked:
+            with LiveView(console) as view:
+                while not asked.is_set() and not started.wait(WATCH_S):
+                    view.update(started.stats())
                 view.update(started.stats())
-            view.update(started.stats())
-    except KeyboardInterrupt:
-        console.print("stopping; the same command goes on from here")
+            if asked.is_set():
+                console.print("stopping; the same command goes on from here")
     finally:
         started.stop()
     console.print(f"results are in {out}")
@@ -129,6 +132,7 @@ def explain(file: SqlFile, settings: Sets = None) -> None:
     if not everything:
         raise SourceError(f"{file} has no query to explain")
     plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
+    check_method(plan, chosen)
     sys.stdout.write(explain_plan(plan, chosen, script.explained or None))
 
 
@@ -149,8 +153,7 @@ def demo(
     engine = Engine()
     with console.status("starting Spark"):
         engine.use(local_session())
-    with _stopping_politely():
-        run_demo(engine, out or Path(mkdtemp(prefix="headrace-demo-")), seconds, console)
+    run_demo(engine, out or Path(mkdtemp(prefix="headrace-demo-")), seconds, console)
 
 
 @app.callback(invoke_without_command=True)
@@ -195,20 +198,6 @@ def _print_explained(script: Script, settings: Settings, console: Console) -> No
         everything = (*script.queries, *script.explained_queries)
         plan = share(script.catalog, with_shared_sink(everything, settings.shared_sink))
         console.print(explain_plan(plan, settings, script.explained), markup=False, highlight=False)
-
-
-@contextmanager
-def _stopping_politely() -> Iterator[None]:
-    """A terminate signal ends a run as Ctrl-C does."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def main(command: Callable[[], object] = app) -> None:

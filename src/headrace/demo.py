@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.console.live import LiveView, format_ms, format_rate
+from headrace.console.stopping import stop_asked
 from headrace.errors import SinkError
 from headrace.stats import QueryStats, RunStats
 
@@ -122,10 +123,10 @@ def _watch(run: DemoRun, seconds: float, console: Console) -> tuple[RunStats, ..
     micro-batch: how long Spark takes to start is the machine's affair."""
     history: list[RunStats] = []
     end_s = time.monotonic() + START_S
-    with LiveView(console) as view:
+    with stop_asked() as asked, LiveView(console) as view:
         try:
             ended = False
-            while not ended and time.monotonic() < end_s:
+            while not ended and not asked.is_set() and time.monotonic() < end_s:
                 ended = run.wait(POLL_S)
                 stats = run.stats()
                 view.update(stats)

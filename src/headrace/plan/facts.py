@@ -59,10 +59,7 @@ def declared_facts(group: Group, catalog: Catalog) -> JoinFacts:
 
 def declared_rate(catalog: Catalog, group: Group, side: int) -> float:
     """Tuples a second, as far as the stream's options tell."""
-    try:
-        return float(catalog.get(group.input_of(side).stream).option("rate") or RATE)
-    except ValueError:
-        return RATE
+    return float(catalog.get(group.input_of(side).stream).option("rate") or RATE)
 
 
 def window_rows(group: Group, rates: Sequence[float]) -> tuple[float, ...]:
