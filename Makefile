@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-spark bench bench-scheduling bench-queries bench-orders bench-joins docs clean bench-multiway
+.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins docs clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ check: setup ## format, lint, types, fast tests, doctests, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(SPARK_ENV) $(BIN)/pytest -q -m "not spark"
+
+search: setup ## the fast tests on new random examples, other ones each time (HYPOTHESIS_PROFILE=thorough for many more)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -m "not spark"
 
 test-spark: setup ## only the tests that run Spark
 	$(SPARK_ENV) $(BIN)/pytest -q -m spark

@@ -1,7 +1,8 @@
-"""Hypothesis for the whole suite: no deadlines on a shared machine, and the same examples every time in CI.
+"""Hypothesis for the whole suite: no deadlines on a shared machine, and the same examples every time.
 
-``HYPOTHESIS_PROFILE=thorough`` is for a long look: new examples each time, many more of them where a test says
-``@examples(...)``, and those that failed are kept for the next run.
+A commit that passes once passes again. New examples are looked for on demand, by ``make search``
+(``HYPOTHESIS_PROFILE=search``: as many, new ones each time; ``thorough``: many times more where a test says
+``@examples(...)``); those that fail are kept for the next run.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True, print_blob=True)
-settings.register_profile("thorough", parent=settings.get_profile("here"), max_examples=2000, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "here"))
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("same", parent=settings.get_profile("search"), derandomize=True)
+settings.register_profile("thorough", parent=settings.get_profile("search"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "same")
