@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.errors import PlanError
-from headrace.model import BOOLEAN, NULL, Column, Options, QueryId, Schema, StreamId
+from headrace.model import BOOLEAN, NULL, TIMESTAMP, Column, Options, QueryId, Schema, StreamId
+from headrace.plan.aggregates import EVALUATED, Grouping
 from headrace.plan.expressions import Expression
 
 
@@ -55,7 +56,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A continuous query. ``windows`` has one extent a source; it may be empty only when there is a single stream."""
+    """A continuous query. ``windows`` has one extent a source; it may be empty only when there is a single stream and
+    no ``grouping``. With one, ``outputs`` are over the group's row."""
 
     name: QueryId
     sources: tuple[Source, ...]
@@ -63,6 +65,7 @@ class Query:
     outputs: tuple[Output, ...]
     windows: tuple[Extent, ...] = ()
     into: Options = ()
+    grouping: Grouping | None = None
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -78,9 +81,20 @@ class Query:
         for condition in self.conditions:
             if condition.type not in (BOOLEAN, NULL):
                 raise PlanError(f"a condition of query {self.name} is {condition.type}, not BOOLEAN")
+        if self.grouping is not None:
+            self._check_grouping()
         _ = self.schema
+
+    def _check_grouping(self) -> None:
+        if not self.windows or any(one.measure is not Measure.TIME for one in self.windows):
+            raise PlanError(
+                f"query {self.name} has aggregates, which need a window of time: end it with WINDOW 1 MINUTE"
+            )
+        if any(output.name.lower() == EVALUATED for output in self.outputs):
+            raise PlanError(f"an output of query {self.name} is called {EVALUATED}, as the time of each row is")
 
     @property
     def schema(self) -> Schema:
-        """The columns of the query's output."""
-        return Schema(tuple(Column(output.name, output.expression.type) for output in self.outputs))
+        """The columns of the query's output; of a group's row, the time it is of as well."""
+        columns = tuple(Column(output.name, output.expression.type) for output in self.outputs)
+        return Schema((*columns, Column(EVALUATED, TIMESTAMP)) if self.grouping is not None else columns)
