@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from orders import drawn_orders
 
 from headrace.engine.budget import ProbeBudget
+from headrace.engine.combining import Combiner
 from headrace.engine.events import (
     CacheSegment,
     DropSegment,
     Effect,
     EmitCount,
+    EmitPanes,
     EmitRows,
     ForgetSegment,
     KeepSegment,
     RejectRows,
+    TimesReached,
 )
+from headrace.engine.histories import Points
 from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Kind, Packer
 from headrace.engine.segments import unpack_batch
 from headrace.engine.shard import Shard, ShardOptions
@@ -75,9 +79,18 @@ class LocalHost:
         self.rejected: list[dict[str, object]] = []
         self.restoring = restoring
         self._order = 0
+        self.combined = Store()
+        """The segments of what the shards' aggregates meet in."""
+        if shards > 1:
+            self.options = replace(self.options, forwards=True)
         self._set_plan(share(catalog, tuple(queries)))
         self._draw_orders()
+        self.combiner = Combiner(self.plan, self._points)
         self.shards = [Shard(self.plan, self.options) for _ in self.stores]
+
+    @property
+    def _points(self) -> Points:
+        return Points(self.options.reevaluate_us, self.options.is_eager)
 
     def _set_plan(self, plan: SharedPlan) -> None:
         self.plan = plan
@@ -92,7 +105,9 @@ class LocalHost:
     def change(self, catalog: Catalog, queries: Iterable[Query]) -> None:
         """A restart with another set of queries."""
         manifests = [shard.manifest() for shard in self.shards]
+        combined = self.combiner.manifest()
         self._set_plan(share(catalog, tuple(queries)))
+        self.combiner = Combiner.restore(self.plan, self._points, combined, self.combined)
         self._restore(manifests)
 
     def _restore(self, manifests: list[bytes]) -> None:
@@ -132,13 +147,20 @@ class LocalHost:
                 self.rejected += unpack_batch(one.payload).to_pylist()
         if self.restoring:
             self._restore([shard.manifest() for shard in self.shards])
+            self.combiner = Combiner.restore(self.plan, self._points, self.combiner.manifest(), self.combined)
         emitted: dict[str, list[dict[str, object]]] = {}
+        sent: list[EmitPanes | TimesReached] = []
         for index, shard in enumerate(self.shards):
             mine = [one for one in envelopes if one.shard == index and one.kind not in (Kind.DEAD, Kind.TALLY)]
             budget = ProbeBudget(self.probes, self.backlog_rows)
             for effect in shard.step([one.event(self.plan) for one in mine], budget):
-                self._apply(effect, self.stores[index], emitted)
+                if isinstance(effect, EmitPanes | TimesReached):
+                    sent.append(effect)
+                else:
+                    self._apply(effect, self.stores[index], emitted)
             shard.validate()
+        for effect in self.combiner.step(sent):
+            self._apply(effect, self.combined, emitted)
         for query, rows in emitted.items():
             self.results[query].append(rows)
 

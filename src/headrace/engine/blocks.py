@@ -64,6 +64,10 @@ class PendingBlock:
     names: list[list[str | None]] = field(default_factory=list)
     """Where the rounds' rows are stored, once they are."""
     size_bytes: int = 0
+    known_us: int = -(2**63)
+    """Until when all tuples are in blocks before it."""
+    upto_us: int = -(2**63)
+    """Until when all are once it is done, too."""
 
     @property
     def held_bytes(self) -> int:

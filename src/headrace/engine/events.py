@@ -78,6 +78,29 @@ class EmitCount:
 
 
 @dataclass(frozen=True, slots=True)
+class EmitPanes:
+    """Partial aggregates (``panes``) of a class whose groups span shards, to where those of all shards meet; ``number``
+    says which of the class's panes they are."""
+
+    group: str
+    folding: str
+    number: int
+    batch: pa.RecordBatch = field(repr=False)
+    arrived_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimesReached:
+    """Until when, by window, all results of a class whose groups span shards have been sent on; the same on all shards.
+    ``ended``: the streams have, for now."""
+
+    group: str
+    folding: str
+    complete_us: tuple[tuple[int, int], ...]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RejectRows:
     """Late rows, for the dead letters."""
 
@@ -116,4 +139,14 @@ class DropSegment:
     name: str
 
 
-Effect: TypeAlias = EmitRows | EmitCount | RejectRows | KeepSegment | CacheSegment | ForgetSegment | DropSegment
+Effect: TypeAlias = (
+    EmitRows
+    | EmitCount
+    | EmitPanes
+    | TimesReached
+    | RejectRows
+    | KeepSegment
+    | CacheSegment
+    | ForgetSegment
+    | DropSegment
+)

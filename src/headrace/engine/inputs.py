@@ -22,8 +22,14 @@ class Place:
     ts_us: int
     position: int
 
+    @property
+    def known_us(self) -> int:
+        """Until when no tuple is missing: at the time itself some may, unless every stream has passed it."""
+        return self.ts_us if self.position >= ALL_STREAMS else self.ts_us - 1
 
-END_OF_TIME = Place(2**63 - 1, 2**31)
+
+ALL_STREAMS = 2**31
+END_OF_TIME = Place(2**63 - 1, ALL_STREAMS)
 
 
 def layout_of(input: Input, key_form: KeyForm) -> Layout:

@@ -1,8 +1,8 @@
 """Join keys as 64-bit numbers, and the shard a number belongs to.
 
-Owns: ``encode_keys`` (columns to int64) and ``shard_of``. A single number, time or flag is its own key; strings,
-decimals and several columns are hashed, and matches of hashed keys are compared once more by value. What is searched by
-ranges becomes a number that sorts as the value does.
+Owns: ``encode_keys`` (columns to int64), ``number_groups`` (the same for groups, with nulls) and ``shard_of``. A single
+number, time or flag is its own key; strings, decimals and several columns are hashed, and matches of hashed keys are
+compared once more by value. What is searched by ranges becomes a number that sorts as the value does.
 Invariants: equal SQL values give equal numbers on every machine and in every version that reads a checkpoint; inputs
 hold no nulls (a null key matches nothing and is dropped before). Cost: a few vector passes over the bytes of the keys.
 """
@@ -23,6 +23,7 @@ UInt64s = npt.NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BASE = np.uint64(0x100000001B3)
+_OTHER_BASE = np.uint64(0xC6A4A7935BD1E995)
 
 
 def encode_keys(columns: Sequence[pa.Array], form: KeyForm) -> Int64s:
@@ -79,20 +80,38 @@ def _float_bits(column: pa.Array) -> Int64s:
     return values.view(np.int64)
 
 
-def _hash(column: pa.Array) -> UInt64s:
+def number_groups(columns: Sequence[pa.Array], rows: int, *, again: bool = False) -> Int64s:
+    """One number a row; rows with equal values, nulls among them, have equal numbers. ``again``: other numbers, which
+    tell apart what has the same one by chance."""
+    mixed = np.full(rows, _GOLDEN if again else 0, dtype=np.uint64)
+    base = _OTHER_BASE if again else _BASE
+    for column in columns:
+        hashed = _hash(column.fill_null(_zero(column.type)) if column.null_count else column, base)
+        valid = column.is_valid().to_numpy(zero_copy_only=False).astype(np.uint64)
+        mixed = mix(mixed * _GOLDEN + mix((hashed ^ base) * valid + valid))
+    return mixed.view(np.int64)
+
+
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    if pa.types.is_string(kind):
+        return pa.scalar("", kind)
+    return pa.scalar(False) if pa.types.is_boolean(kind) else pa.scalar(0, pa.int32()).cast(kind)
+
+
+def _hash(column: pa.Array, base: np.uint64 = _BASE) -> UInt64s:
     if pa.types.is_string(column.type):
-        return _string_hash(column)
+        return _string_hash(column, base)
     if pa.types.is_decimal(column.type):
-        return _decimal_hash(column)
+        return _decimal_hash(column, base ^ _BASE)
     return mix(_exact(column).view(np.uint64))
 
 
-def _decimal_hash(column: pa.Array) -> UInt64s:
+def _decimal_hash(column: pa.Array, salt: np.uint64) -> UInt64s:
     words = np.frombuffer(column.buffers()[1], dtype=np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
-    return mix(mix(words[0::2]) * _GOLDEN + words[1::2])
+    return mix(mix(words[0::2] ^ salt) * _GOLDEN + words[1::2])
 
 
-def _string_hash(column: pa.Array) -> UInt64s:
+def _string_hash(column: pa.Array, base: np.uint64) -> UInt64s:
     """A polynomial in the bytes of each string, computed over all strings at once."""
     lengths = pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
     hashes = lengths.view(np.uint64).copy()
@@ -105,7 +124,7 @@ def _string_hash(column: pa.Array) -> UInt64s:
     filled = lengths > 0
     starts = (offsets[filled] - start).astype(np.int64)
     within = np.arange(total) - np.repeat(starts, lengths[filled])
-    powers = np.cumprod(np.full(int(lengths.max()) + 1, _BASE, dtype=np.uint64))
+    powers = np.cumprod(np.full(int(lengths.max()) + 1, base, dtype=np.uint64))
     terms = (data.astype(np.uint64) + np.uint64(1)) * powers[within]
     hashes[filled] += np.add.reduceat(terms, starts)
     return mix(hashes)

@@ -12,7 +12,7 @@ so the turns follow from heartbeats alone: they are the same on every shard.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -23,9 +23,11 @@ from headrace.engine.admitting import with_seen, without_idle_guests
 from headrace.engine.blocks import HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
-from headrace.engine.events import Effect, EmitRows
+from headrace.engine.events import DropSegment, Effect, EmitRows
 from headrace.engine.expiring import expire
+from headrace.engine.group_folds import GroupFolds
 from headrace.engine.guests import with_marks
+from headrace.engine.histories import LOWEST
 from headrace.engine.inputs import END_OF_TIME, InputState, Place
 from headrace.engine.keys import Int64s
 from headrace.engine.options import OperatorOptions
@@ -36,6 +38,7 @@ from headrace.engine.scanning import GroupJoin
 from headrace.engine.segments import Layout, Segment
 from headrace.engine.spaces import Block, Matches, NewRows, Reach, Space, make_block
 from headrace.engine.waiting import Released
+from headrace.engine.window import Serial
 from headrace.model import QueryId
 from headrace.plan.facts import Measured
 from headrace.plan.sharing import Group, Member, Sizes
@@ -51,6 +54,7 @@ class GroupOperator:
         options: OperatorOptions,
         since: Mapping[str, int],
         epoch: int,
+        serial: Serial,
     ) -> None:
         self.group = group
         self.inputs = tuple(inputs)
@@ -67,6 +71,9 @@ class GroupOperator:
         self._policy = policy_for(options.policy, tuple(self._levels)) if group.is_join else None
         self._join = GroupJoin(group, self.inputs, options)
         self._finished: list[Effect] = []
+        self.folds = GroupFolds(group, options.points, serial, forwards=options.forwards)
+        self._complete_us: int | None = None
+        """Until when all tuples have been taken in, in this step."""
 
     def measured(self) -> Measured | None:
         return self._join.measured()
@@ -82,11 +89,13 @@ class GroupOperator:
         state = self.inputs[index]
         state.waiting.add(batch, arrived_us, with_marks(state.collected, batch), chunk_us)
 
-    def admit(self, progress: Place | None) -> Iterator[Effect]:
-        """Makes blocks of what is due at ``progress``; a single stream's rows go straight through."""
+    def admit(self, progress: Place | None, newest_us: int | None) -> Iterator[Effect]:
+        """Makes blocks of what is due at ``progress``; a single stream's rows go straight through. ``newest_us``: the
+        newest time of all its streams, which is how far things are when they have ended."""
         if progress is None:
             return
         progress = self._evaluated(progress)
+        self._complete_us = newest_us if progress == END_OF_TIME else progress.known_us
         if not self.group.is_join:
             for part, released in enumerate(self.inputs[0].release(progress)[0]):
                 yield from (_in_part(one, part) for one in self._select(released))
@@ -104,7 +113,7 @@ class GroupOperator:
         span_us = self._options.reevaluate_us
         if not span_us or progress == END_OF_TIME or not self.group.is_join:
             return progress
-        return Place(progress.ts_us // span_us * span_us - 1, END_OF_TIME.position)
+        return Place((progress.ts_us - 1) // span_us * span_us, END_OF_TIME.position)
 
     def _prune(self) -> None:
         """Lets blocks go that no query waits for any more."""
@@ -118,12 +127,18 @@ class GroupOperator:
     def _admit_blocks(self, progress: Place) -> None:
         before_us = self.heard.before_us() if self.progress is None else self.progress.ts_us
         ends = boundaries(self._options.block, before_us, progress.ts_us)
+        known_us = LOWEST if self.progress is None else self.progress.known_us
         for place in [*(Place(end, END_OF_TIME.position) for end in ends), progress]:
             blocks = self._blocks_upto(place)
+            upto_us = self._complete_us if place == END_OF_TIME else place.known_us
+            upto_us = known_us if upto_us is None else upto_us
             weight = max(1, self.heard.due(place.ts_us) // len(blocks))
             for rounds in blocks:
                 tuples = sum(len(block.arrived_us) for block in rounds)
-                self.pending.append(PendingBlock(self._epoch, weight, tuples, rounds, self._join.is_whole(rounds)))
+                block = PendingBlock(self._epoch, weight, tuples, rounds, self._join.is_whole(rounds))
+                block.known_us, block.upto_us = known_us, upto_us
+                self.pending.append(block)
+            known_us = upto_us
 
     def _blocks_upto(self, place: Place) -> list[list[Block]]:
         """What is due there, as one block or several, each in as many rounds as the way of collecting changes."""
@@ -146,6 +161,8 @@ class GroupOperator:
         new = NewRows(Segment(released.batch, rows, released.ts_us), rows, released.collected)
         spaces = (Space((), new, Layout(self.inputs[0].input.time)),)
         matches = Matches((rows,), rows, np.zeros(len(rows), dtype=np.int8))
+        assert self._complete_us is not None
+        self.folds.take(self._outputs, matches, spaces, released.arrived_us, self._complete_us)
         yield from self._outputs.emissions(matches, spaces, released.arrived_us, self._options.cut)
 
     # --- turns
@@ -220,6 +237,7 @@ class GroupOperator:
                 yield from self._join.count(one, sides)
             else:
                 for matches in self._join.matches(sides, reach):
+                    self.folds.take(self._outputs, matches, sides.spaces, one.arrived_us, block.upto_us)
                     yield from self._outputs.emissions(matches, sides.spaces, one.arrived_us, self._options.cut)
             if len(block.rounds) > 1:
                 self._insert_round(one)
@@ -233,6 +251,7 @@ class GroupOperator:
             sides = self._join.sides(one, is_resumed=block.done is not None)
             first = 0 if block.whole else None
             for matches in self._join.matches(sides, Reach(upto, block.done)):
+                self.folds.take(self._outputs, matches, sides.spaces, one.arrived_us, block.upto_us)
                 for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, first):
                     held.round = number
                     yield held
@@ -266,8 +285,24 @@ class GroupOperator:
 
     # --- settling
 
-    def settle(self, reached_us: Sequence[int | None]) -> Iterator[Effect]:
-        """Expires, and tells the store. ``reached_us``: by input, what no future tuple is older than."""
+    def let_go(self, names: Iterable[str]) -> None:
+        """Has these segments dropped: what they were for is not asked for any more."""
+        self._finished += [DropSegment(name) for name in names]
+
+    def _known_until(self, window: int) -> int:
+        """Until when all results of a window are known: up to the first block that has not scanned it."""
+        assert self._complete_us is not None
+        waiting = (block.known_us for block in self.pending if self.completed(block) <= window)
+        return next(waiting, self._complete_us)
+
+    def settle(self, reached_us: Sequence[int | None], *, ended: bool) -> Iterator[Effect]:
+        """Evaluates aggregates, expires, and tells the store. ``reached_us``: by input, what no future tuple is older
+        than."""
+        if self._complete_us is not None:
+            known_us = {sizes: self._known_until(number) for number, sizes in enumerate(self.windows)}
+            yield from self.folds.evaluate(known_us, ended=ended)
+            self._complete_us = None
+        yield from self.folds.settle()
         if self.group.is_join:
             interval_us = self._options.expiry_us.get(self.group.signature, 0)
             expire(self.group, self.inputs, self.pending, reached_us, interval_us)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headrace.engine.cutting import BlockCut
+from headrace.engine.histories import Points
 from headrace.engine.matching import key_ranges
 from headrace.engine.output import Cut
 from headrace.engine.policy import JoinPolicy, LargestWindowOnly
@@ -30,3 +31,7 @@ class OperatorOptions:
     """Tuples are joined when progress has passed the end of their stretch of so much time; 0: at once."""
     expiry_us: Mapping[str, int] = field(default_factory=dict)
     """By group, after how much time tuples that left are let go; a group without: at once."""
+    points: Points = field(default_factory=Points)
+    """When aggregates are evaluated."""
+    forwards: bool = False
+    """Whether the partial aggregates of groups are sent on: there are other shards with more of them."""

@@ -111,7 +111,14 @@ class GroupOutputs:
     def __init__(self, classes: Sequence[OutputClass], current: Combination) -> None:
         self._checks = Checks(classes, current)
         found: dict[tuple[Delivery, tuple[Output, ...]], list[int]] = {}
+        self._folded = tuple(
+            (_Class.of(number, cls), _Family(cls.delivery, cls.outputs, arrow_schema(cls.schema), ()))
+            for number, cls in enumerate(classes)
+            if cls.delivery is Delivery.FOLDED
+        )
         for number, cls in enumerate(classes):
+            if cls.delivery is Delivery.FOLDED:
+                continue
             outputs = () if cls.delivery is Delivery.COUNT else cls.outputs
             found.setdefault((cls.delivery, outputs), []).append(number)
         self._families = tuple(
@@ -143,6 +150,14 @@ class GroupOutputs:
                         yield from _made(family, together, parts.whole, arrived)
                         together, rows = [], 0
             yield from _made(family, together, parts.whole, arrived)
+
+    def folded(self, matches: Matches, spaces: Sequence[Space]) -> Iterator[tuple[int, Int64s, pa.RecordBatch]]:
+        """For each class that is folded: its number, the matches that it gets, and what it reads of them."""
+        parts = _Parts(matches, spaces, self._checks)
+        for cls, family in self._folded:
+            positions = parts.passing(cls.number, cls.reach)
+            if len(positions):
+                yield cls.number, positions, family.rows(parts.whole.reader(positions), len(positions))
 
     def hold(
         self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, first: int | None = None

@@ -34,6 +34,7 @@ from headrace.engine.events import (
     RejectRows,
     StreamsEnded,
 )
+from headrace.engine.histories import Points
 from headrace.engine.inputs import END_OF_TIME, InputState, Place
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import bucketed_ranges, compared_ranges, key_ranges
@@ -52,7 +53,7 @@ from headrace.plan.facts import Measured
 from headrace.plan.methods import SCANNING
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32
@@ -86,6 +87,9 @@ class ShardOptions:
     buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By group, how many buckets the keys of each side's segments are put into; a group without: each key its own."""
     orders: Mapping[str, Orders] = field(default_factory=dict)
+    is_eager: bool = False
+    """Aggregates are evaluated whenever anything changes; or else every ``reevaluate_us``, or with each step."""
+    forwards: bool = False
 
     def for_operators(self) -> OperatorOptions:
         return OperatorOptions(
@@ -96,6 +100,8 @@ class ShardOptions:
             self.orders,
             self.reevaluate_us,
             self.expiry_us,
+            Points(self.reevaluate_us, self.is_eager),
+            self.forwards,
         )
 
     def _finds(self, group: str, sides: int) -> tuple[KeySearch, ...]:
@@ -131,7 +137,7 @@ class Shard:
             )
             for index, input in enumerate(group.inputs)
         ]
-        return GroupOperator(group, inputs, self._options.for_operators(), self._since, self._epoch)
+        return GroupOperator(group, inputs, self._options.for_operators(), self._since, self._epoch, self._serial)
 
     def step(self, events: Iterable[Event], budget: ProbeBudget | None = None) -> Iterator[Effect]:
         """Takes in what arrived, does what progress and the budget allow, and lets go of what is out of reach. Effects
@@ -147,11 +153,11 @@ class Shard:
             yield from self._accept(block, floors)
         ended = any(isinstance(event, StreamsEnded) for event in told)
         for operator in self._operators.values():
-            yield from operator.admit(END_OF_TIME if ended else self._progress(operator))
+            yield from operator.admit(END_OF_TIME if ended else self._progress(operator), self._newest(operator))
         yield from self._work(ProbeBudget() if ended or budget is None else budget)
         for operator in self._operators.values():
             reached = [self._reached(state) for state in operator.inputs]
-            yield from operator.settle([None if place is None else place.ts_us for place in reached])
+            yield from operator.settle([None if place is None else place.ts_us for place in reached], ended=ended)
 
     def _work(self, budget: ProbeBudget) -> Iterator[Effect]:
         """Gives each group that has blocks waiting a turn, round and round, while the budget allows; the next step goes
@@ -211,6 +217,11 @@ class Shard:
         reached = [self._reached(state) for state in operator.inputs]
         return None if None in reached else min(place for place in reached if place is not None)
 
+    def _newest(self, operator: GroupOperator) -> int | None:
+        """The newest time of any of the group's streams."""
+        times = [self._newest_us.get(state.input.stream) for state in operator.inputs]
+        return max((time for time in times if time is not None), default=None)
+
     def _reached(self, state: InputState) -> Place | None:
         """The place that no future tuple of this input's stream is before."""
         newest_us = self._newest_us.get(state.input.stream)
@@ -221,12 +232,13 @@ class Shard:
     def holdings(self) -> Holdings:
         states = [state for operator in self._operators.values() for state in operator.inputs]
         parts = [part for state in states for run in state.window.runs for part in run.parts]
+        folds = [fold for operator in self._operators.values() for fold in operator.folds.operators.values()]
         pending = [block for operator in self._operators.values() for block in operator.pending]
         waiting_bytes = sum(state.waiting.size_bytes for state in states)
         return Holdings(
             sum(part.rows for part in parts),
             sum(state.waiting.rows for state in states),
-            sum(part.size_bytes for part in parts),
+            sum(part.size_bytes for part in parts) + sum(fold.size_bytes for fold in folds),
             sum(block.tuples for block in pending),
             sum(block.size_bytes for block in pending) + waiting_bytes,
             sum(block.held_bytes for block in pending),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.engine.aggregating import names_kept
 from headrace.engine.blocks import ARRIVED, RANK, HeldResults, PendingBlock
 from headrace.engine.inputs import InputState, Place
 from headrace.engine.operators import GroupOperator
@@ -24,6 +25,7 @@ def operator_to_json(operator: GroupOperator) -> dict[str, Any]:
         "heard": operator.heard.chunks,
         "inputs": [_input_to_json(state) for state in operator.inputs],
         "pending": [_block_to_json(block) for block in operator.pending],
+        "folds": {fold.folding.identity: fold.to_json() for fold in operator.folds.operators.values()},
     }
 
 
@@ -34,6 +36,12 @@ def operator_from_json(kept: dict[str, Any], operator: GroupOperator, source: Se
     for state, one in zip(operator.inputs, kept["inputs"], strict=True):
         _input_from_json(one, state, source)
     operator.pending = [_block_from_json(one, operator, source) for one in kept["pending"]]
+    folds = {fold.folding.identity: fold for fold in operator.folds.operators.values()}
+    for identity, one in kept["folds"].items():
+        if identity in folds:
+            folds[identity].from_json(one, source)
+        else:
+            operator.let_go(names_kept(one))
 
 
 def names_in(kept: dict[str, Any]) -> Iterator[str]:
@@ -45,6 +53,8 @@ def names_in(kept: dict[str, Any]) -> Iterator[str]:
     for block in kept["pending"]:
         yield from (name for names in block["names"] for name in names if name is not None)
         yield from (held["name"] for held in block["held"])
+    for fold in kept["folds"].values():
+        yield from names_kept(fold)
 
 
 # --- inputs
@@ -107,6 +117,7 @@ def _block_to_json(block: PendingBlock) -> dict[str, Any]:
         "done": block.done,
         "names": block.names,
         "size_bytes": block.size_bytes,
+        "times_us": [block.known_us, block.upto_us],
         "collected": [] if block.is_scanned else collections,
         "held": [
             {
@@ -139,7 +150,9 @@ def _block_from_json(kept: dict[str, Any], operator: GroupOperator, source: Segm
         for one in kept["held"]
     ]
     numbers = (kept["epoch"], kept["weight"], kept["tuples"])
-    return PendingBlock(*numbers, rounds, kept["whole"], done, held, kept["names"], kept["size_bytes"])
+    return PendingBlock(
+        *numbers, rounds, kept["whole"], done, held, kept["names"], kept["size_bytes"], *kept["times_us"]
+    )
 
 
 def _round_from_store(

@@ -21,14 +21,16 @@ of two results with the same tuples comes first); every query is in exactly one 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
 from headrace.errors import PlanError
 from headrace.model import BOOLEAN, Catalog, Column, Options, QueryId, Schema, StreamId
+from headrace.plan.aggregates import Aggregate, Grouping
 from headrace.plan.expressions import Call, ColumnRef, Expression, columns_of, render, rewrite, sources_of
+from headrace.plan.folding import Final, Folding, aggregate_text, folded_columns, folding_identity, group_row_text
 from headrace.plan.joingraph import Index, JoinGraph, KeyForm, alone, graph_text, join_graph, key_form, on_side
 from headrace.plan.queries import Measure, Output, Query
 from headrace.plan.sinks import check_shared
@@ -42,6 +44,8 @@ class Delivery(Enum):
     """Only how many: the sink ``count``."""
     SHARED = "shared"
     """Rows, to files that hold many queries' rows: each query's are kept in order within a file."""
+    FOLDED = "folded"
+    """Nothing: results are folded into aggregates, and those of a group's rows leave that its queries ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class OutputClass:
     delivery: Delivery
     members: tuple[Member, ...]
     ties: tuple[int, ...] = ()
+    folding: Folding | None = None
+    """With it, ``outputs`` are what is folded."""
 
     @property
     def windows(self) -> tuple[Sizes, ...]:
@@ -196,6 +202,9 @@ class _Canonical:
     sizes: Sizes
     graph: JoinGraph | None = None
     ties: tuple[int, ...] = ()
+    grouping: Grouping | None = None
+    window_us: int = 0
+    offsets: tuple[int, ...] = ()
 
 
 def _canonical(catalog: Catalog, query: Query) -> _Canonical:
@@ -233,15 +242,42 @@ def _arranged(query: Query, order: tuple[int, ...], equalities: Iterable[tuple[E
     streams = tuple(query.sources[source].stream for source in order)
     extents = [query.windows[source] for source in order] if len(order) > 1 else []
     measures = tuple(extent.measure for extent in extents)
-    return _Canonical(
+    arranged = _Canonical(
         query,
         _signature(streams, keys, measures),
         streams,
         keys,
         tuple(dict.fromkeys(move(one) for one in query.conditions)),
-        tuple(Output(output.name, move(output.expression)) for output in query.outputs),
+        (),
         measures,
         tuple(extent.size for extent in extents),
+    )
+    if query.grouping is None:
+        return replace(
+            arranged, outputs=tuple(Output(output.name, move(output.expression)) for output in query.outputs)
+        )
+    return _grouped(arranged, query.grouping, [query.windows[source].size for source in order], move)
+
+
+def _grouped(
+    arranged: _Canonical, grouping: Grouping, sizes: Sequence[int], move: Callable[[Expression], Expression]
+) -> _Canonical:
+    """The query with what it folds in place of its outputs, which are over the group's row."""
+    keys = tuple(move(key) for key in grouping.keys)
+    aggregates = tuple(
+        Aggregate(
+            one.fold,
+            None if one.argument is None else move(one.argument),
+            None if one.filter is None else move(one.filter),
+        )
+        for one in grouping.aggregates
+    )
+    return replace(
+        arranged,
+        outputs=folded_columns(keys, aggregates),
+        grouping=Grouping(keys, aggregates, grouping.having),
+        window_us=min(sizes),
+        offsets=tuple(size - min(sizes) for size in sizes),
     )
 
 
@@ -324,27 +360,93 @@ def _classes(
     below_join = tuple(pushed)
     below = {on_side(one, side) for side, conditions in enumerate(pushed) for one in conditions} | set(joined)
     below |= {_flipped(one) for one in joined}
-    found: dict[tuple[tuple[Expression, ...], tuple[Output, ...], Delivery, tuple[int, ...]], list[Member]] = {}
+    found: dict[_ClassKey, list[_Canonical]] = {}
     same: dict[Hashable, Any] = {}  # what is equal is one object: a plan is sent to every task, and is as small so
     for member in members:
         filters = tuple(same.setdefault(one, one) for one in member.conditions if one not in below)
         outputs = same.setdefault(member.outputs, member.outputs)
-        key = (filters, outputs, delivery_of(member.query.into), member.ties)
-        found.setdefault(key, []).append(Member(member.query.name, member.sizes, _identity(member)))
+        key = (filters, outputs, *_kept_apart(member))
+        found.setdefault(key, []).append(member)
     return tuple(
-        OutputClass(below_join, filters, outputs, delivery, tuple(queries), ties)
-        for (filters, outputs, delivery, ties), queries in found.items()
+        OutputClass(
+            below_join,
+            filters,
+            outputs,
+            delivery,
+            tuple(Member(one.query.name, one.sizes, _identity(one)) for one in some),
+            ties,
+            None if folded is None else _folding(some),
+        )
+        for (filters, outputs, delivery, ties, folded), some in found.items()
     )
+
+
+_Folded: TypeAlias = tuple[tuple[Aggregate, ...], tuple[int, ...]]
+_ClassKey: TypeAlias = tuple[tuple[Expression, ...], tuple[Output, ...], Delivery, tuple[int, ...], _Folded | None]
+
+
+def _kept_apart(member: _Canonical) -> tuple[Delivery, tuple[int, ...], _Folded | None]:
+    """What else queries of one class have in common: how results leave, how ties are broken, what is folded."""
+    if member.grouping is None:
+        return delivery_of(member.query.into), member.ties, None
+    return Delivery.FOLDED, (), (member.grouping.aggregates, member.offsets)
+
+
+def _folding(members: list[_Canonical]) -> Folding:
+    """What queries that fold the same make of it."""
+    first = members[0]
+    assert first.grouping is not None
+    keys, aggregates = _grouping_texts(first)
+    filters = [expression_text(one, _side_names(first)) for one in first.conditions]
+    found: dict[tuple[int, Sizes, tuple[Output, ...], Expression | None, bool], list[QueryId]] = {}
+    for one in members:
+        assert one.grouping is not None
+        is_counted = delivery_of(one.query.into) is Delivery.COUNT
+        final = (one.window_us, one.sizes, one.query.outputs, one.grouping.having, is_counted)
+        found.setdefault(final, []).append(one.query.name)
+    return Folding(
+        first.grouping.keys,
+        first.grouping.aggregates,
+        first.offsets,
+        folding_identity(filters, keys, aggregates, first.offsets),
+        tuple(Final(*final, tuple(queries)) for final, queries in found.items()),
+    )
+
+
+def _side_names(member: _Canonical) -> list[str]:
+    return [str(side) for side in range(len(member.streams))]
+
+
+def _grouping_texts(member: _Canonical) -> tuple[list[str], list[str]]:
+    """Its keys and aggregates."""
+    assert member.grouping is not None
+    names = _side_names(member)
+
+    def text(one: Expression | None) -> str | None:
+        return None if one is None else expression_text(one, names)
+
+    aggregates = [aggregate_text(one, text(one.argument), text(one.filter)) for one in member.grouping.aggregates]
+    return [expression_text(key, names) for key in member.grouping.keys], aggregates
 
 
 def _identity(member: _Canonical) -> str:
     """The query's name, and a number that another query under that name would not have."""
-    names = [str(side) for side in range(len(member.streams))]
-    asked = [*sorted(expression_text(one, names) for one in member.conditions)]
-    asked += [f"{expression_text(output.expression, names)} AS {output.name}" for output in member.outputs]
+    asked = sorted(expression_text(one, _side_names(member)) for one in member.conditions)
+    asked += [f"{text} AS {output.name}" for text, output in zip(_output_texts(member), member.query.outputs, strict=True)]
     asked += [str((member.sizes, *member.ties)), delivery_of(member.query.into).value]
+    if member.grouping is not None:
+        keys, aggregates = _grouping_texts(member)
+        asked += [*keys, *aggregates, str((member.window_us, member.offsets))]
+        asked += [group_row_text(one, keys, aggregates) for one in [member.grouping.having] if one is not None]
     told = "\n".join([member.signature, *asked])
     return f"{member.query.name}-{hashlib.blake2b(told.encode(), digest_size=6).hexdigest()}"
+
+
+def _output_texts(member: _Canonical) -> list[str]:
+    if member.grouping is None:
+        return [expression_text(output.expression, _side_names(member)) for output in member.outputs]
+    texts = _grouping_texts(member)
+    return [group_row_text(output.expression, *texts) for output in member.query.outputs]
 
 
 def _flipped(equality: Expression) -> Expression:

@@ -1,0 +1,210 @@
+"""The aggregates of one class of queries in one shard: results in, rows of groups out whenever their values change.
+
+      results --add--> coming panes --evaluate, window by window--> rows of the groups that changed
+                            \\--when all windows have counted them--> kept panes --expire--> gone
+
+Owns :class:`FoldOperator`. Each window has its own evaluation time (a window that waits for its scans is behind the
+others); panes come with the time from which they count, so a window takes exactly those that are due. What a group had
+before follows from the panes, so nothing else is kept. ``forwards``: where groups span shards, panes are not evaluated
+but sent on to where those of all shards meet, which is this same operator without a join below it.
+Invariants: an evaluation time of a window only rises; kept panes count for every window. Cost: see ``histories``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.engine.events import DropSegment, Effect, EmitCount, EmitPanes, EmitRows, KeepSegment, TimesReached
+from headrace.engine.finishing import GroupRows, finished_rows
+from headrace.engine.folds import joined, least_first, pairs_of, panes_of, raises
+from headrace.engine.histories import LOWEST, History, Points, history_of
+from headrace.engine.keys import Int64s
+from headrace.engine.panes import PaneRun, Panes
+from headrace.engine.panestore import PaneStore
+from headrace.engine.segments import content_name, pack_batch, unpack_batch
+from headrace.engine.window import SegmentSource, Serial
+from headrace.plan.aggregates import Fold
+from headrace.plan.folding import Folding
+
+MAIN = -1
+"""The panes of the groups, among those of each COUNT DISTINCT's pairs."""
+
+
+class FoldOperator:
+    """One class's aggregates."""
+
+    def __init__(self, group: str, folding: Folding, points: Points, serial: Serial, *, forwards: bool = False) -> None:
+        self.folding = folding
+        self._group = group
+        self._points = points
+        self._forwards = forwards
+        self._serial = serial
+        self._is_least = least_first(folding)
+        distinct = [number for number, one in enumerate(folding.aggregates) if one.fold is Fold.DISTINCT]
+        self._coming: dict[int, list[Panes]] = {number: [] for number in (MAIN, *distinct)}
+        self._stores = {MAIN: PaneStore(self._is_least, serial)}
+        self._stores |= {number: PaneStore((), serial) for number in distinct}
+        self._evaluated_us: dict[int, int] = {}
+        self._ended_us = LOWEST
+        self._arrived_us = 0
+        self._names: list[str] = []
+        self._effects: list[Effect] = []
+
+    # --- taking in
+
+    def add(self, rows: pa.RecordBatch, newest_us: Int64s, since_us: Int64s, complete_us: int, arrived_us: int) -> None:
+        """Takes results: what is folded of each, its timestamp and its since. All results at or before ``complete_us``
+        become known together."""
+        if not rows.num_rows:
+            return
+        self._arrived_us = max(self._arrived_us, arrived_us)
+        from_us = self._points.marked(newest_us, complete_us)
+        since_us = self._points.shared_since(since_us, self.folding.windows_us)
+        self._take(MAIN, panes_of(self.folding, rows, since_us, from_us))
+        for number, pairs in pairs_of(self.folding, rows, since_us, from_us):
+            self._take(number, pairs)
+
+    def take_panes(self, number: int, batch: pa.RecordBatch, arrived_us: int) -> None:
+        """Takes panes that another shard has sent on."""
+        self._arrived_us = max(self._arrived_us, arrived_us)
+        self._take(number, Panes.from_batch(batch, self._is_least if number == MAIN else ()))
+
+    def _take(self, number: int, panes: Panes) -> None:
+        """After an end, what comes counts from later on: its time has been evaluated."""
+        if len(panes):
+            ended = self._ended_us != LOWEST
+            self._coming[number].append(panes.not_before(self._ended_us + 1) if ended else panes)
+
+    # --- evaluating
+
+    def evaluate(self, complete_us: Mapping[int, int], *, ended: bool = False) -> Iterator[Effect]:
+        """Gives the rows of all windows whose evaluation time moves. ``complete_us``: by window, until when all its
+        results are known; ``ended``: what comes later is later."""
+        if self._forwards:
+            yield from self._send()
+            yield TimesReached(self._group, self.folding.identity, tuple(complete_us.items()), ended)
+            return
+        coming = self._all_coming()
+        for window_us in self.folding.windows_us:
+            before_us = self._evaluated_us.get(window_us, LOWEST)
+            now_us = self._points.last(complete_us.get(window_us, LOWEST))
+            if now_us > before_us:
+                yield from self._rows(window_us, before_us, now_us, coming)
+                self._evaluated_us[window_us] = now_us
+        if ended and self._evaluated_us:
+            self._ended_us = max(self._evaluated_us.values())
+        self._absorb(coming)
+
+    def _send(self) -> Iterator[Effect]:
+        for number, several in self._coming.items():
+            panes = joined(several)
+            if panes is not None:
+                yield EmitPanes(self._group, self.folding.identity, number, panes.to_batch(), self._arrived_us)
+            self._coming[number] = []
+
+    def _all_coming(self) -> Panes | None:
+        """What comes for the groups; of distinct values what they add."""
+        found = list(self._coming[MAIN])
+        for number in self._coming:
+            pairs = joined(self._coming[number]) if number != MAIN else None
+            if pairs is not None:
+                found += raises(number, self.folding, pairs, self._stores[number].runs)
+        return joined(found)
+
+    def _rows(self, window_us: int, before_us: int, now_us: int, coming: Panes | None) -> Iterator[Effect]:
+        history = self._history(window_us, before_us, now_us, coming)
+        if history is None:
+            return
+        group_rows = GroupRows(self.folding, history)
+        for final in self.folding.finals:
+            if final.window_us != window_us:
+                continue
+            rows = finished_rows(self.folding, final, history, group_rows)
+            arrived = ((self._arrived_us, rows.num_rows),)
+            if rows.num_rows and final.is_counted:
+                yield EmitCount(final.queries, rows.num_rows, arrived)
+            elif rows.num_rows:
+                yield EmitRows(final.queries, rows, arrived)
+
+    def _history(self, window_us: int, before_us: int, now_us: int, coming: Panes | None) -> History | None:
+        runs = self._stores[MAIN].runs
+        if before_us == LOWEST:
+            # A window that is new among others begins with what they have.
+            kept = [run.rows().from_time(now_us) for run in runs]
+            coming = joined([*kept, *([] if coming is None else [coming])])
+            runs = []
+        if coming is None:
+            return history_of(runs, None, before_us, now_us, window_us, self._points)
+        counts = coming.from_us <= before_us
+        if counts.any():
+            runs = [*runs, PaneRun.of(coming.take(counts).from_time(LOWEST))]
+        due = coming.take((coming.from_us > before_us) & (coming.from_us <= now_us))
+        return history_of(runs, due, before_us, now_us, window_us, self._points)
+
+    def _absorb(self, coming: Panes | None) -> None:
+        """Keeps the panes that count for every window, and lets go of those that count for none any more."""
+        if len(self._evaluated_us) < len(self.folding.windows_us):
+            return
+        self._evaluated_us = {window_us: self._evaluated_us[window_us] for window_us in self.folding.windows_us}
+        upto_us = min(self._evaluated_us.values())
+        cutoff_us = min(now_us - window_us for window_us, now_us in self._evaluated_us.items())
+        if coming is not None and (coming.from_us <= upto_us).any():
+            self._stores[MAIN].insert(coming.take(coming.from_us <= upto_us), cutoff_us)
+        for number, several in self._coming.items():
+            panes = joined(several)
+            if panes is None:
+                continue
+            counts = panes.from_us <= upto_us
+            if number != MAIN and counts.any():
+                self._stores[number].insert(panes.take(counts), cutoff_us)
+            self._coming[number] = [panes.take(~counts)] if not counts.all() else []
+        for store in self._stores.values():
+            store.expire_before(cutoff_us)
+
+    # --- keeping
+
+    def settle(self) -> Iterator[Effect]:
+        """Tells the store what changed."""
+        yield from (DropSegment(name) for name in self._names)
+        self._names = []
+        for number, several in self._coming.items():
+            panes = joined(several)
+            self._coming[number] = [] if panes is None else [panes]
+            if panes is not None:
+                blob = pack_batch(panes.to_batch())
+                self._names.append(f"{content_name(blob)}-{self._serial.take()}")
+                yield KeepSegment(self._names[-1], blob)
+        for store in self._stores.values():
+            yield from store.drain()
+
+    def to_json(self) -> dict[str, Any]:
+        waiting = [number for number, several in self._coming.items() if several]
+        return {
+            "evaluated_us": list(self._evaluated_us.items()),
+            "ended_us": self._ended_us,
+            "arrived_us": self._arrived_us,
+            "coming": list(zip(waiting, self._names, strict=True)),
+            "stores": [[number, store.to_json()] for number, store in self._stores.items()],
+        }
+
+    def from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
+        self._evaluated_us = dict(map(tuple, kept["evaluated_us"]))
+        self._ended_us, self._arrived_us = kept["ended_us"], kept["arrived_us"]
+        self._names = [name for _, name in kept["coming"]]
+        for number, name in kept["coming"]:
+            self.take_panes(number, unpack_batch(source.stored(name)), 0)
+        for number, stored in kept["stores"]:
+            self._stores[number].from_json(stored, source)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(store.size_bytes for store in self._stores.values())
+
+
+def names_kept(kept: dict[str, Any]) -> Iterator[str]:
+    """Every stored segment that an operator's kept state refers to."""
+    yield from (name for _, name in kept["coming"])
+    yield from (name for _, stored in kept["stores"] for name, _ in stored)

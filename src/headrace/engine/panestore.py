@@ -1,0 +1,96 @@
+"""Where panes are kept: a few sorted runs, each one stored segment, merged in tiers and let go by time.
+
+Owns :class:`PaneStore`. A merge adds up the panes of one group and since, drops those out of every window's reach and
+is stored in the place of what it was made of. Invariant: every run is stored, under the name it has here. Cost: a pane
+is merged and written O(log(panes / new panes)) times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.engine.events import DropSegment, Effect, KeepSegment
+from headrace.engine.histories import LOWEST
+from headrace.engine.panes import PaneRun, Panes, together
+from headrace.engine.segments import content_name, pack_batch, unpack_batch
+from headrace.engine.window import SegmentSource, Serial
+
+FANOUT = 4
+"""Runs of about one weight that make a larger one."""
+
+
+@dataclass(slots=True)
+class StoredRun:
+    name: str
+    size_bytes: int
+    run: PaneRun
+
+    @property
+    def max_us(self) -> int:
+        return int(self.run.times[-1])
+
+
+@dataclass(slots=True)
+class PaneStore:
+    """The panes that count already, whatever time they are from."""
+
+    is_least: tuple[bool, ...]
+    serial: Serial
+    kept: list[StoredRun] = field(default_factory=list)
+    _effects: list[Effect] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[PaneRun]:
+        return [one.run for one in self.kept]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes for one in self.kept)
+
+    def insert(self, panes: Panes, cutoff_us: int) -> None:
+        """Adds panes, and merges the newest runs once they weigh as much as the one before them; ``cutoff_us``: what
+        is before it, nothing can reach."""
+        self._add(panes, cutoff_us)
+        start, newer = len(self.kept), 0
+        for index in range(len(self.kept) - 1, -1, -1):
+            if newer >= len(self.kept[index].run):
+                start = index
+            newer += len(self.kept[index].run)
+        if len(self.kept) - start >= FANOUT:
+            merging, self.kept = self.kept[start:], self.kept[:start]
+            self._effects += [DropSegment(one.name) for one in merging]
+            self._add(together([one.run.rows() for one in merging]), cutoff_us)
+
+    def _add(self, panes: Panes, cutoff_us: int) -> None:
+        kept = panes.take(panes.since_us >= cutoff_us)
+        if not len(kept):
+            return
+        run = PaneRun.of(kept.from_time(LOWEST))
+        blob = pack_batch(run.to_batch())
+        name = f"{content_name(blob)}-{self.serial.take()}"
+        self._effects.append(KeepSegment(name, blob))
+        self.kept.append(StoredRun(name, blob.size, run))
+
+    def expire_before(self, cutoff_us: int) -> None:
+        """Lets runs go that lie wholly before the cut-off."""
+        self._effects += [DropSegment(one.name) for one in self.kept if one.max_us < cutoff_us]
+        self.kept = [one for one in self.kept if one.max_us >= cutoff_us]
+
+    def clear(self) -> None:
+        self._effects += [DropSegment(one.name) for one in self.kept]
+        self.kept = []
+
+    def drain(self) -> Iterator[Effect]:
+        yield from self._effects
+        self._effects.clear()
+
+    def to_json(self) -> list[list[Any]]:
+        return [[one.name, one.size_bytes] for one in self.kept]
+
+    def from_json(self, kept: list[list[Any]], source: SegmentSource) -> None:
+        self.kept = [
+            StoredRun(name, size, PaneRun.from_batch(unpack_batch(source.stored(name)), self.is_least))
+            for name, size in kept
+        ]
