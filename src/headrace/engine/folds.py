@@ -58,7 +58,7 @@ def panes_of(folding: Folding, rows: pa.RecordBatch, since_us: Int64s, from_us: 
     for number, one in enumerate(folding.aggregates):
         taken = _taken(number, one, rows)
         if one.fold in (Fold.MIN, Fold.MAX):
-            bests.append(_without(rows.column(f"arg{number}"), taken))
+            bests.append(_without(_one_zero(rows.column(f"arg{number}")), taken))
         elif one.fold is not Fold.DISTINCT and counted(number, one) != ROWS:
             sums[counted(number, one)] = taken.astype(np.int64)
             if one.fold in (Fold.SUM, Fold.AVG):
@@ -69,8 +69,11 @@ def panes_of(folding: Folding, rows: pa.RecordBatch, since_us: Int64s, from_us: 
 
 def _keys(folding: Folding, rows: pa.RecordBatch) -> tuple[pa.Array, ...]:
     """The groups' keys, with one zero."""
-    keys = [rows.column(f"key{number}") for number in range(len(folding.keys))]
-    return tuple(pc.add(key, pa.scalar(0.0)) if pa.types.is_floating(key.type) else key for key in keys)
+    return tuple(_one_zero(rows.column(f"key{number}")) for number in range(len(folding.keys)))
+
+
+def _one_zero(values: pa.Array) -> pa.Array:
+    return pc.add(values, pa.scalar(0.0)) if pa.types.is_floating(values.type) else values
 
 
 def _taken(number: int, aggregate: Aggregate, rows: pa.RecordBatch) -> np.ndarray:

@@ -160,15 +160,31 @@ def _ldexp(values: Floats, exponents: Int64s) -> Floats:
     return total
 
 
+_HIGHEST = (np.uint64(10**38 >> 64), np.uint64(10**38 & (2**64 - 1)))
+"""The least number with more digits than a DECIMAL has."""
+
+
+def _words(digits: Int64s) -> npt.NDArray[np.uint64]:
+    """The first four limbs as two words, the lower first."""
+    limbs = digits.view(np.uint64)
+    words = np.empty((digits.shape[1], 2), dtype=np.uint64)
+    words[:, 0] = limbs[0] | (limbs[1] << np.uint64(_BITS))
+    words[:, 1] = limbs[2] | (limbs[3] << np.uint64(_BITS))
+    return words
+
+
 def decimal_sum(limbs: Limbs, rows: int, type_: DataType, valid: npt.NDArray[np.bool_]) -> pa.Array:
     """As a DECIMAL; NULL where not ``valid`` and where the sum has more digits than that."""
     digits = np.zeros((5, rows), dtype=np.int64)
     for name, column in limbs.items():
         digits[int(name)] += column
     _carry(digits)
-    words = np.empty((rows, 2), dtype=np.uint64)
-    words[:, 0] = digits[0].view(np.uint64) | (digits[1].view(np.uint64) << np.uint64(_BITS))
-    words[:, 1] = digits[2].view(np.uint64) | (digits[3].view(np.uint64) << np.uint64(_BITS))
-    bitmap = pa.array(valid).buffers()[1]
+    words = _words(digits)
+    sign = np.where(digits[-1] < 0, np.int64(-1), np.int64(1))
+    apart = digits * sign
+    _carry(apart)
+    high, low = _words(apart)[:, ::-1].T
+    fits = (apart[-1] == 0) & ((high < _HIGHEST[0]) | ((high == _HIGHEST[0]) & (low < _HIGHEST[1])))
+    bitmap = pa.array(valid & fits).buffers()[1]
     kind = pa.decimal128(type_.precision, type_.scale)
     return pa.Array.from_buffers(kind, rows, [bitmap, pa.py_buffer(words.tobytes())])

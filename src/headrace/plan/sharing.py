@@ -432,7 +432,9 @@ def _grouping_texts(member: _Canonical) -> tuple[list[str], list[str]]:
 def _identity(member: _Canonical) -> str:
     """The query's name, and a number that another query under that name would not have."""
     asked = sorted(expression_text(one, _side_names(member)) for one in member.conditions)
-    asked += [f"{text} AS {output.name}" for text, output in zip(_output_texts(member), member.query.outputs, strict=True)]
+    asked += [
+        f"{text} AS {output.name}" for text, output in zip(_output_texts(member), member.query.outputs, strict=True)
+    ]
     asked += [str((member.sizes, *member.ties)), delivery_of(member.query.into).value]
     if member.grouping is not None:
         keys, aggregates = _grouping_texts(member)
