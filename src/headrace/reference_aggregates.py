@@ -209,7 +209,7 @@ def _exact_sum(found: list[float]) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _unscaled(found: list[Decimal], scale: int) -> int:
