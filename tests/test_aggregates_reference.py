@@ -10,7 +10,7 @@ import duck
 import duck_aggregates
 import engine_cases as cases
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import SECOND_US, all_agree, at
 
@@ -36,7 +36,7 @@ def database() -> duck.duckdb.DuckDBPyConnection:
 
 @pytest.mark.parametrize("sources", [1, 2, 3])
 @given(data=st.data())
-@settings(max_examples=120)
+@cases.examples(60)
 def test_rows_are_duckdbs_at_every_time(
     sources: int, data: st.DataObject, database: duck.duckdb.DuckDBPyConnection
 ) -> None:
@@ -53,7 +53,7 @@ def test_rows_are_duckdbs_at_every_time(
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@cases.examples(60)
 def test_value_changes_only_at_the_eager_times(data: st.DataObject) -> None:
     """More times give no more rows, as each row is given at the first time it could be."""
     case = data.draw(some.grouped_cases(1))
