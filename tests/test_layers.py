@@ -2,6 +2,7 @@
 
     model, errors, config, stats <- plan <- sql | engine | reference | workload <- spark <- lab | console | demo | cli
                                     plan <- reference_functions <- reference, and nothing else
+                                            reference <- reference_aggregates
 
 A part is the module or package directly under ``headrace``. Imports inside functions and under TYPE_CHECKING count too.
 """
@@ -26,6 +27,7 @@ LAYERS = (
     (("plan",),                                            True),
     (("reference_functions",),                             False),
     (("sql", "engine", "reference", "workload"),           False),
+    (("reference_aggregates",),                            False),
     (("spark",),                                           True),
     (("lab", "console", "demo", "cli", "__main__", API),   True),
 )  # fmt: skip

@@ -3,7 +3,8 @@
 Plain Python, one row at a time, nothing clever: no Arrow, no NumPy, no index, no order of arrival beyond what
 ``docs/semantics.md`` says. Expressions mean what ``plan/functions.py`` states in words (``reference_functions.py``).
 Cost: a join of n streams grows combinations stream by stream and leaves one as soon as a condition or a window of time
-says no; with neither it looks at every combination, and for a window of rows at the whole stream too.
+says no; with neither it looks at every combination, and for a window of rows at the whole stream too. What becomes of
+the results in a query with groups is in ``reference_aggregates.py``.
 
       a  ----1------3---------------6----->        WINDOW 3:        (1, 2) (3, 2) (3, 5) (6, 5)
       b  -------2----------5--------------->       WINDOW 2 ROWS:   these and (1, 5) (6, 2)
@@ -82,13 +83,14 @@ def _intake(catalog: Catalog, name: StreamId, rows: Sequence[Row]) -> Intake:
 
 
 def answer(query: Query, catalog: Catalog, arrivals: Mapping[StreamId, Sequence[Row]]) -> list[tuple[Value, ...]]:
-    """All of the query's output, in order."""
+    """All of the output, in order, of a query without groups."""
+    assert query.grouping is None, "reference_aggregates answers queries with groups"
     taken = accepted(catalog, arrivals)
-    results = sorted(_matches(query, [taken[source.stream].tuples for source in query.sources]), key=_order)
-    return [tuple(value(output.expression, _row_of(match)) for output in query.outputs) for match in results]
+    results = sorted(matches(query, [taken[source.stream].tuples for source in query.sources]), key=_order)
+    return [tuple(value(output.expression, columns_in(match)) for output in query.outputs) for match in results]
 
 
-def _matches(query: Query, streams: Sequence[Sequence[Tuple]]) -> Iterator[tuple[Tuple, ...]]:
+def matches(query: Query, streams: Sequence[Sequence[Tuple]]) -> Iterator[tuple[Tuple, ...]]:
     """The combinations that are results; ``streams`` has all tuples of each source."""
     decided = [[one for one in query.conditions if _last_source(one) == source] for source in range(len(streams))]
 
@@ -100,7 +102,7 @@ def _matches(query: Query, streams: Sequence[Sequence[Tuple]]) -> Iterator[tuple
             return
         for one in streams[source]:
             longer = (*match, one)
-            if _may_grow(query, longer) and all(value(cond, _row_of(longer)) is True for cond in decided[source]):
+            if _may_grow(query, longer) and all(value(cond, columns_in(longer)) is True for cond in decided[source]):
                 yield from extended(longer)
 
     return extended(())
@@ -139,7 +141,8 @@ def _within(place: Place, extent: Extent, newest: Place, stream: Sequence[Tuple]
     return place in before[-extent.size :]
 
 
-def _row_of(match: tuple[Tuple, ...]) -> Callable[[ColumnRef], Value]:
+def columns_in(match: tuple[Tuple, ...]) -> Callable[[ColumnRef], Value]:
+    """The columns of a result, for ``value``."""
     return lambda column: match[column.source].values[column.name]
 
 

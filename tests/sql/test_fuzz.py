@@ -107,6 +107,28 @@ def test_any_expression_is_read_or_refused(output: str, condition: str) -> None:
     read_or_refuse(f"SELECT {output} FROM temperature a, humidity b WHERE {condition} AND TRUE WINDOW 1 MINUTE")
 
 
+AGGREGATES = st.recursive(
+    st.sampled_from([*LEAVES, "COUNT(*)", "MAX(a.value)", "COUNT(DISTINCT name)", "a.value + 1", "DISTINCT ts"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(OPERATORS), inner).map(" ".join),
+        st.tuples(st.sampled_from(["COUNT", "SUM", "AVG", "MIN", "MAX", "ABS"]), inner).map(
+            lambda x: f"{x[0]}({x[1]})"
+        ),
+        st.tuples(inner, inner).map(lambda x: f"{x[0]} FILTER (WHERE {x[1]})"),
+    ),
+    max_leaves=5,
+)
+KEYS = st.lists(st.one_of(st.sampled_from(["1", "2", "x", "a.value", "name", "a.value + 1", "()", "("]), AGGREGATES))
+
+
+@settings(max_examples=600, deadline=None)
+@given(AGGREGATES, KEYS, AGGREGATES)
+def test_aggregates_are_read_or_refused(output: str, keys: list[str], having: str) -> None:
+    streams = "FROM temperature a, humidity b"
+    read_or_refuse(f"SELECT {output}, name {streams} GROUP BY {', '.join(keys)} HAVING {having} WINDOW 1 MINUTE")
+    read_or_refuse(f"SELECT {output} AS x, 1 AS y {streams} HAVING {having} = x WINDOW 1 MINUTE")
+
+
 WINDOW_PARTS = st.sampled_from([
     "[", "[", "]", "]", "RANGE", "RANGE", "ROWS", "ROWS", "TUPLES", "WINDOW", "5", "1", "0", "-", ".", "1.5", "1e3",
     "(", ")", ",", "'5 seconds'", "SECONDS", "minutes", "AS", "a", "b", "`rows`", "humidity", "JOIN", "ON", "WHERE",

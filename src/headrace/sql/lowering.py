@@ -48,11 +48,11 @@ class Lowering:
     def __init__(self, source: SqlText, scope: Scope, whole: Span) -> None:
         self.source = source
         self.scope = scope
-        self._whole = whole
+        self.whole = whole
         self._depth = 0
 
     def span(self, node: Node) -> Span:
-        return span_of_node(node) or self._whole
+        return span_of_node(node) or self.whole
 
     def lower(self, node: Node) -> Expression:
         """The typed expression of a node."""
@@ -84,6 +84,10 @@ class Lowering:
             )
         if isinstance(node, exp.Star | exp.Alias | exp.Distinct):
             return self.source.error(f"{text} cannot stand here", span, "write an expression over columns")
+        if isinstance(node, exp.Filter):
+            return self.source.error(
+                "FILTER stands only after an aggregate", span, "write CASE WHEN condition THEN x END"
+            )
         return self.source.unsupported(
             f"{text} is not supported", span, "docs/sql.md lists the operators and functions there are"
         )

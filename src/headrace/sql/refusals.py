@@ -13,16 +13,23 @@ from sqlglot.tokens import TokenType
 from headrace.sql.lexer import Token, is_quoted, span_of
 from headrace.sql.text import SqlText
 
-AGGREGATES_LATER = "continuous aggregates are not supported in this version"
-AGGREGATES = frozenset((
-    "COUNT", "SUM", "AVG", "MEAN", "MIN", "MAX", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP",
-    "VAR_SAMP", "MEDIAN", "MODE", "FIRST", "LAST", "ANY_VALUE", "ARRAY_AGG", "STRING_AGG", "LISTAGG",
-    "COLLECT_LIST", "COLLECT_SET", "APPROX_COUNT_DISTINCT", "APPROX_DISTINCT", "COUNT_IF", "BOOL_AND", "BOOL_OR",
-    "EVERY", "CORR", "COVAR_POP", "COVAR_SAMP", "PERCENTILE", "PERCENTILE_CONT", "QUANTILE", "MAX_BY", "MIN_BY",
-    "GROUPING",
+_WITH_GROUPS = "write an aggregate with GROUP BY and WINDOW 1 MINUTE, say"
+_SPREAD = "SQRT(AVG(x * x) - AVG(x) * AVG(x))"
+_INSTEAD = {
+    "MEAN": "AVG(x)",
+    "COUNT_IF": "COUNT(*) FILTER (WHERE condition)",
+    **dict.fromkeys(("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"), "COUNT(DISTINCT x)"),
+    **dict.fromkeys(("BOOL_AND", "EVERY"), "MIN(x)"),
+    "BOOL_OR": "MAX(x)",
+    **dict.fromkeys(("FIRST", "LAST", "ANY_VALUE"), "MIN(x) or MAX(x)"),
+    **dict.fromkeys(("STDDEV", "STDDEV_POP", "STDDEV_SAMP"), _SPREAD),
+    **dict.fromkeys(("VARIANCE", "VAR_POP", "VAR_SAMP"), _SPREAD.removeprefix("SQRT(").removesuffix(")")),
+}
+_OTHER_AGGREGATES = frozenset((
+    *_INSTEAD, "MEDIAN", "MODE", "ARRAY_AGG", "STRING_AGG", "LISTAGG", "COLLECT_LIST", "COLLECT_SET", "CORR",
+    "COVAR_POP", "COVAR_SAMP", "PERCENTILE", "PERCENTILE_CONT", "QUANTILE", "MAX_BY", "MIN_BY", "GROUPING",
 ))  # fmt: skip
 
-_AGGREGATE_HINT = "write the rows themselves and aggregate them downstream"
 _Found = tuple[str, str]
 """Message and hint."""
 
@@ -42,8 +49,9 @@ def _refusal(tokens: list[Token], index: int) -> _Found | None:
     if is_quoted(token):
         return None
     word = token.text.upper()
-    if word in AGGREGATES and _word(tokens, index + 1) == "(":
-        return f"{word}: {AGGREGATES_LATER}", _AGGREGATE_HINT
+    if word in _OTHER_AGGREGATES and _word(tokens, index + 1) == "(":
+        hint = f"write {_INSTEAD[word]}" if word in _INSTEAD else "there are COUNT, SUM, AVG, MIN and MAX"
+        return f"the aggregate {word} is not supported", hint
     if word in _ALWAYS:
         return _ALWAYS[word]
     rule = _BY_NEIGHBOURS.get(word)
@@ -60,8 +68,6 @@ def _word(tokens: list[Token], index: int) -> str:
 
 
 _ALWAYS: dict[str, _Found] = {
-    "GROUP BY": (f"GROUP BY: {AGGREGATES_LATER}", _AGGREGATE_HINT),
-    "HAVING": (f"HAVING: {AGGREGATES_LATER}", _AGGREGATE_HINT),
     "ORDER BY": (
         "ORDER BY is not supported",
         "leave it out: results come ordered by the time of their newest tuple",
@@ -86,7 +92,10 @@ def _limit(_before: str, after: str) -> _Found | None:
 def _distinct(before: str, _after: str) -> _Found | None:
     if before != "SELECT":
         return None
-    return "SELECT DISTINCT is not supported", "write SELECT, and remove repeated rows downstream"
+    return (
+        "SELECT DISTINCT is not supported",
+        "group by the columns over a window: each is given when it appears, and when it is gone",
+    )
 
 
 def _set_operation(before: str, after: str) -> _Found | None:
@@ -113,8 +122,14 @@ def _using(_before: str, after: str) -> _Found | None:
     return ("USING is not supported", "write ON a.column = b.column") if after == "(" else None
 
 
+def _group_by(_before: str, after: str) -> _Found | None:
+    if after not in ("ALL", "DISTINCT", "ROLLUP", "CUBE", "GROUPING SETS"):
+        return None
+    return f"GROUP BY {after} is not supported", "write the columns, and one query for each grouping"
+
+
 def _over(_before: str, after: str) -> _Found | None:
-    return ("window functions are not supported", _AGGREGATE_HINT) if after == "(" else None
+    return ("window functions are not supported", _WITH_GROUPS) if after == "(" else None
 
 
 def _subquery(before: str, _after: str) -> _Found | None:
@@ -145,6 +160,7 @@ _BY_NEIGHBOURS: dict[str, Callable[[str, str], _Found | None]] = {
     **dict.fromkeys(("SEMI", "ANTI"), lambda _before, after: _outer_join("", after)),
     "NATURAL": _natural,
     "USING": _using,
+    "GROUP BY": _group_by,
     "OVER": _over,
     "SELECT": _subquery,
     "WITH": _subquery,

@@ -1,34 +1,39 @@
 """A bound query from a SELECT: names resolved, outputs named and typed, conditions flattened.
 
-Owns what FROM, the SELECT list, ON and WHERE mean together, and the rules a query must keep: not too many streams, a
-window for each if there are several, different output names. All joins are inner joins, so commas, JOINs and the place
-of a condition (any ON, or WHERE) change nothing: a query is a list of streams and a list of conditions.
+Owns what FROM, the SELECT list, ON and WHERE mean together (``grouping.py``: GROUP BY, HAVING and aggregates), and the
+rules a query must keep: not too many streams, a window for each if there are several, different output names. All joins
+are inner joins, so commas, JOINs and the place of a condition (any ON, or WHERE) change nothing: a query is a list of
+streams and a list of conditions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from headrace.errors import PlanError
 from headrace.model import INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream
+from headrace.plan.aggregates import EVALUATED
 from headrace.plan.expressions import ColumnRef, Expression, conjuncts
 from headrace.plan.functions import convert
 from headrace.plan.queries import Output, Query, Source
+from headrace.sql.aggregates import first_aggregate, is_aggregate, names_for, refuse_aggregates
 from headrace.sql.grammar import SHAPE, Node, parse_select, span_of_node, unwrap
+from headrace.sql.grouping import GroupLowering, has_groups
 from headrace.sql.lexer import WORD
 from headrace.sql.lowering import Lowering
 from headrace.sql.reader import RESERVED, Word
 from headrace.sql.scope import Scope, ScopeEntry
 from headrace.sql.statements import SelectText
 from headrace.sql.text import Span, SqlText, suggest
-from headrace.sql.windows import bind_windows
+from headrace.sql.windows import bind_windows, check_windows_for_groups
 
 MOST_STREAMS = 16
 """How many streams one query may join, a stream under two aliases counting twice."""
 
-_READ = frozenset(("expressions", "from_", "joins", "where"))
+_READ = frozenset(("expressions", "from_", "joins", "where", "group", "having"))
+_FOR_GROUPS = "write it in HAVING: WHERE and ON choose tuples, HAVING groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class _SelectBinder:
         self._check_shape()
         self.scope = self._scope()
         self.lowering = Lowering(source, self.scope, select.span)
+        self.groups = GroupLowering(self.lowering, self.tree) if has_groups(self.tree) else None
 
     def span(self, node: Node) -> Span:
         return span_of_node(node) or self.select.span
@@ -75,15 +81,18 @@ class _SelectBinder:
     def query(self, name: QueryId, into: Options) -> Query:
         outputs = self._outputs()
         conditions = self._conditions()
+        grouping = self.groups.grouping() if self.groups is not None else None
         windows = bind_windows(self.source, self.select.window, self.select.stream_windows, self.scope.entries)
+        if grouping is not None:
+            self._check_windows()
         sources = tuple(Source(entry.stream.name, entry.alias) for entry in self.scope.entries)
         try:
-            return Query(name, sources, conditions, outputs, windows, into)
+            return Query(name, sources, conditions, outputs, windows, into, grouping)
         except PlanError as error:
             raise self.source.error(str(error), self.select.span) from error
 
     def _check_shape(self) -> None:
-        """Only SELECT, FROM, JOIN and WHERE may have been parsed."""
+        """Only SELECT, FROM, JOIN, WHERE, GROUP BY and HAVING may have been parsed."""
         tree = self.tree
         if not isinstance(tree, exp.Select):
             raise self.source.error("this is not a SELECT", self.select.span, SHAPE)
@@ -150,6 +159,13 @@ class _SelectBinder:
             f"two streams in FROM are called {entry.alias}", entry.span, f"give each an alias: FROM {name} a, {name} b"
         )
 
+    def _check_windows(self) -> None:
+        clauses = (self.tree.args.get("group"), self.tree.args.get("having"))
+        asks = [first_aggregate(one) for one in self.tree.expressions]
+        culprit = next(one for one in (*asks, *clauses) if one is not None)
+        written = [*self.select.stream_windows, *([self.select.window] if self.select.window else [])]
+        check_windows_for_groups(self.source, written, self.span(culprit))
+
     def _outputs(self) -> tuple[Output, ...]:
         taken: dict[str, Output] = {}
         for position, node in enumerate(self.tree.expressions, start=1):
@@ -158,8 +174,17 @@ class _SelectBinder:
                     raise self.source.error(
                         f"two output columns are called {output.name}", span, f"write AS {output.name}_2, say, after it"
                     )
+                if self.groups is not None and output.name.lower() == EVALUATED:
+                    raise self._named_as_the_time(span)
                 taken[output.name.lower()] = output
         return tuple(taken.values())
+
+    def _named_as_the_time(self, span: Span) -> Exception:
+        return self.source.error(
+            f"an output beside aggregates cannot be called {EVALUATED}: so is the time each row is of",
+            span,
+            "write AS moment, say, after it",
+        )
 
     def _item(self, node: Node, position: int, taken: dict[str, Output]) -> list[tuple[Output, Span]]:
         span = self.span(node)
@@ -175,10 +200,22 @@ class _SelectBinder:
         if isinstance(node, exp.Alias):
             self._check_alias(node.args["alias"])
             return [(self._output(node.alias, node.this), self.span(node.args["alias"]))]
-        expression = self._output("", node).expression
-        if isinstance(expression, ColumnRef) and isinstance(unwrap(node), exp.Column):
-            return [(Output(expression.name, expression), span)]
-        return [(Output(f"column_{position}", expression), span)]
+        output = self._output("", node)
+        return [(replace(output, name=self._name(node, position, taken)), span)]
+
+    def _name(self, node: Node, position: int, taken: dict[str, Output]) -> str:
+        """What an output without AS is called."""
+        inner = unwrap(node)
+        column = self.lowering.lower(inner) if isinstance(inner, exp.Column) else None
+        if isinstance(column, ColumnRef):
+            return column.name
+        if self.groups is None or not is_aggregate(inner):
+            return f"column_{position}"
+        written = {
+            one.alias_or_name.lower() for one in self.tree.expressions if isinstance(one, exp.Alias | exp.Column)
+        }
+        names = names_for(self.groups.aggregate(inner), self.scope.entries)
+        return next(name for name in names if name.lower() not in written | set(taken))
 
     def _check_alias(self, alias: Node) -> None:
         plain = WORD.fullmatch(alias.name) is not None and alias.name.upper() not in RESERVED
@@ -190,6 +227,12 @@ class _SelectBinder:
             )
 
     def _check_star(self, star: Node, span: Span) -> None:
+        if self.groups is not None:
+            raise self.source.error(
+                f"{self.source.shown(span)} cannot stand beside aggregates or GROUP BY",
+                span,
+                "write the columns of GROUP BY and the aggregates one by one",
+            )
         if any(value for value in star.args.values()):
             raise self.source.unsupported(
                 f"{self.source.shown(span)} is not supported", span, "write *, or the columns one by one"
@@ -208,7 +251,7 @@ class _SelectBinder:
         return found
 
     def _output(self, name: str, node: Node) -> Output:
-        expression = self.lowering.lower(node)
+        expression = (self.groups or self.lowering).lower(node)
         if expression.type == INTERVAL:
             raise self.source.error(
                 "an output column cannot be an INTERVAL",
@@ -223,8 +266,12 @@ class _SelectBinder:
         found: list[Expression] = []
         for join in self.tree.args.get("joins") or ():
             if join.args.get("on"):
-                found.extend(conjuncts(self.lowering.condition(join.args["on"], "ON")))
+                found.extend(self._conjuncts(join.args["on"], "ON"))
         where = self.tree.args.get("where")
         if where is not None:
-            found.extend(conjuncts(self.lowering.condition(where.this, "WHERE")))
+            found.extend(self._conjuncts(where.this, "WHERE"))
         return tuple(found)
+
+    def _conjuncts(self, node: Node, clause: str) -> tuple[Expression, ...]:
+        refuse_aggregates(self.lowering, node, f"in {clause}", _FOR_GROUPS)
+        return conjuncts(self.lowering.condition(node, clause))

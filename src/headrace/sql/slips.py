@@ -10,8 +10,11 @@ from sqlglot.tokens import TokenType
 from headrace.sql.lexer import Token, is_quoted, is_word, span_of
 from headrace.sql.text import SqlText
 
-_OPENING = (TokenType.L_PAREN, TokenType.SELECT, TokenType.FROM, TokenType.COMMA)
-_CLOSING = (TokenType.R_PAREN, TokenType.FROM, TokenType.WHERE, TokenType.INTO, TokenType.ON, TokenType.COMMA)
+_OPENING = (TokenType.L_PAREN, TokenType.SELECT, TokenType.FROM, TokenType.GROUP_BY, TokenType.COMMA)
+_CLOSING = (
+    TokenType.R_PAREN, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.INTO,
+    TokenType.ON, TokenType.COMMA,
+)  # fmt: skip
 _Slip = tuple[str, str]
 """Message and hint."""
 
@@ -22,8 +25,8 @@ def check_slips(source: SqlText, tokens: list[Token]) -> None:
         before = tokens[index - 1] if index else None
         after = tokens[index + 1] if index + 1 < len(tokens) else None
         slip = _slip(token, before, after)
-        if slip is None and token.token_type == TokenType.COMMA and _opens_window(tokens[index + 1 :]):
-            slip = _COMMA
+        if slip is None and _opens_window(tokens[index + 1 :]):
+            slip = _COMMA if token.token_type == TokenType.COMMA else _EMPTY.get(token.token_type)
         if slip is not None:
             raise source.error(slip[0], span_of(token), slip[1])
 
@@ -31,6 +34,10 @@ def check_slips(source: SqlText, tokens: list[Token]) -> None:
 _COMMA = ("something is missing beside this comma", "leave the comma out")
 _ALIAS = ("AS is followed by no name", "write AS and a name, in backticks if it is more than a word")
 _POINT = ("this point has no name before and after it", "write alias.column")
+_EMPTY = {
+    TokenType.GROUP_BY: ("nothing follows GROUP BY", "write GROUP BY and columns, or expressions over them"),
+    TokenType.HAVING: ("nothing follows HAVING", "write HAVING COUNT(*) > 1, say"),
+}
 _NOT_IS = ("NOT cannot stand before IS", "write IS NOT NULL, say")
 
 
@@ -42,6 +49,8 @@ def _slip(token: Token, before: Token | None, after: Token | None) -> _Slip | No
         return _ALIAS
     if kind == TokenType.DOT and not _is(after, (TokenType.NUMBER,)) and (before is None or not _is_name(before)):
         return _POINT
+    if kind in _EMPTY and _is(after, _CLOSING):
+        return _EMPTY[kind]
     if kind == TokenType.NOT and _is(after, (TokenType.IS,)):
         return _NOT_IS
     return None

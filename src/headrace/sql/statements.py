@@ -183,7 +183,10 @@ def _select(reader: TokenReader) -> SelectText:
         elif into is None and tail.accept("INTO"):
             into, into_span = tail.options("INTO"), span
         else:
-            raise tail.unexpected("the end of the statement", "a query ends with WHERE ..., WINDOW ..., INTO (...)")
+            raise tail.unexpected(
+                "the end of the statement",
+                "a query ends with WHERE ..., GROUP BY ..., HAVING ..., WINDOW ..., INTO (...)",
+            )
     return SelectText(tokens[:cut], stream_windows, window, into, into_span, span_of_all(tokens))
 
 
@@ -193,6 +196,7 @@ _BEFORE_OPERAND = frozenset(
         TokenType.COMMA, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE,
         TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE,
         TokenType.BETWEEN, TokenType.LIKE, TokenType.SELECT, TokenType.CASE, TokenType.WHEN, TokenType.THEN,
+        TokenType.GROUP_BY, TokenType.HAVING,
     }
 )  # fmt: skip
 """After one of these a value follows, so WINDOW is a column there."""

@@ -71,7 +71,10 @@ def _may_open(before: list[Token], following: str) -> bool:
 
 
 def _in_from(before: list[Token]) -> bool:
-    clauses = (TokenType.SELECT, TokenType.FROM, TokenType.JOIN, TokenType.ON, TokenType.WHERE, TokenType.WINDOW)
+    clauses = (
+        TokenType.SELECT, TokenType.FROM, TokenType.JOIN, TokenType.ON, TokenType.WHERE, TokenType.GROUP_BY,
+        TokenType.HAVING, TokenType.WINDOW,
+    )  # fmt: skip
     last = next((token.token_type for token in reversed(before) if token.token_type in clauses), None)
     return last in (TokenType.FROM, TokenType.JOIN)
 
@@ -134,6 +137,16 @@ def bind_windows(
     if len(entries) > 1 and len(extents) < len(entries):
         raise _missing(source, [entry for entry, one in zip(entries, found, strict=True) if one is None], entries)
     return extents
+
+
+def check_windows_for_groups(source: SqlText, written: Sequence[WrittenWindow], groups: Span) -> None:
+    """Groups are of windows of time; ``groups`` is where the query asks for them."""
+    if not written:
+        raise source.error("aggregates and GROUP BY need a window", groups, "end the query with WINDOW 1 MINUTE, say")
+    for window in written:
+        if window.extent.measure is not Measure.TIME:
+            hint = "write a time, such as WINDOW 1 MINUTE or [RANGE 1 MINUTE]"
+            raise source.error("aggregates are over windows of time, not of rows", window.span, hint)
 
 
 def _by_entry(source: SqlText, own: Sequence[WrittenWindow], entries: Sequence[ScopeEntry]) -> dict[int, WrittenWindow]:
