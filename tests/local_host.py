@@ -77,6 +77,8 @@ class LocalHost:
         self.results: dict[str, list[list[dict[str, object]]]] = {}
         self.counts: dict[str, int] = {}
         self.rejected: list[dict[str, object]] = []
+        self.evaluated: dict[str, list[int]] = {}
+        """For each query with groups, its evaluation times so far."""
         self.restoring = restoring
         self._order = 0
         self.combined = Store()
@@ -161,8 +163,18 @@ class LocalHost:
             shard.validate()
         for effect in self.combiner.step(sent):
             self._apply(effect, self.combined, emitted)
+        self._note_times()
         for query, rows in emitted.items():
             self.results[query].append(rows)
+
+    def _note_times(self) -> None:
+        """When each query with groups was evaluated."""
+        for operator in self.combiner.operators.values() if len(self.shards) > 1 else self.shards[0].folds():
+            for final in operator.folding.finals:
+                now_us = operator.evaluated_us.get(final.window_us)
+                for query in final.queries if now_us is not None else ():
+                    times = self.evaluated.setdefault(query, [])
+                    times += [now_us] if not times or times[-1] != now_us else []
 
     def _apply(self, effect: Effect, store: Store, emitted: dict[str, list[dict[str, object]]]) -> None:
         match effect:

@@ -47,7 +47,8 @@ class FoldOperator:
         self._coming: dict[int, list[Panes]] = {number: [] for number in (MAIN, *distinct)}
         self._stores = {MAIN: PaneStore(self._is_least, serial)}
         self._stores |= {number: PaneStore((), serial) for number in distinct}
-        self._evaluated_us: dict[int, int] = {}
+        self.evaluated_us: dict[int, int] = {}
+        """By window, the last evaluation time."""
         self._ended_us = LOWEST
         self._arrived_us = 0
         self._names: list[str] = []
@@ -89,13 +90,13 @@ class FoldOperator:
             return
         coming = self._all_coming()
         for window_us in self.folding.windows_us:
-            before_us = self._evaluated_us.get(window_us, LOWEST)
+            before_us = self.evaluated_us.get(window_us, LOWEST)
             now_us = self._points.last(complete_us.get(window_us, LOWEST))
             if now_us > before_us:
                 yield from self._rows(window_us, before_us, now_us, coming)
-                self._evaluated_us[window_us] = now_us
-        if ended and self._evaluated_us:
-            self._ended_us = max(self._evaluated_us.values())
+                self.evaluated_us[window_us] = now_us
+        if ended and self.evaluated_us:
+            self._ended_us = max(self.evaluated_us.values())
         self._absorb(coming)
 
     def _send(self) -> Iterator[Effect]:
@@ -146,11 +147,11 @@ class FoldOperator:
 
     def _absorb(self, coming: Panes | None) -> None:
         """Keeps the panes that count for every window, and lets go of those that count for none any more."""
-        if len(self._evaluated_us) < len(self.folding.windows_us):
+        if len(self.evaluated_us) < len(self.folding.windows_us):
             return
-        self._evaluated_us = {window_us: self._evaluated_us[window_us] for window_us in self.folding.windows_us}
-        upto_us = min(self._evaluated_us.values())
-        cutoff_us = min(now_us - window_us for window_us, now_us in self._evaluated_us.items())
+        self.evaluated_us = {window_us: self.evaluated_us[window_us] for window_us in self.folding.windows_us}
+        upto_us = min(self.evaluated_us.values())
+        cutoff_us = min(now_us - window_us for window_us, now_us in self.evaluated_us.items())
         if coming is not None and (coming.from_us <= upto_us).any():
             self._stores[MAIN].insert(coming.take(coming.from_us <= upto_us), cutoff_us)
         for number, several in self._coming.items():
@@ -183,7 +184,7 @@ class FoldOperator:
     def to_json(self) -> dict[str, Any]:
         waiting = [number for number, several in self._coming.items() if several]
         return {
-            "evaluated_us": list(self._evaluated_us.items()),
+            "evaluated_us": list(self.evaluated_us.items()),
             "ended_us": self._ended_us,
             "arrived_us": self._arrived_us,
             "coming": list(zip(waiting, self._names, strict=True)),
@@ -191,7 +192,7 @@ class FoldOperator:
         }
 
     def from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
-        self._evaluated_us = dict(map(tuple, kept["evaluated_us"]))
+        self.evaluated_us = dict(map(tuple, kept["evaluated_us"]))
         self._ended_us, self._arrived_us = kept["ended_us"], kept["arrived_us"]
         self._names = [name for _, name in kept["coming"]]
         for number, name in kept["coming"]:

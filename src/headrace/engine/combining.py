@@ -32,7 +32,7 @@ class Combiner:
     def __init__(self, plan: SharedPlan, points: Points) -> None:
         self._serial = Serial()
         self._orphans: list[str] = []
-        self._operators = {
+        self.operators = {
             (group.signature, folding.identity): FoldOperator(group.signature, folding, points, self._serial)
             for group in plan.groups
             for folding in foldings_in(group.classes)
@@ -48,20 +48,20 @@ class Combiner:
             if isinstance(one, TimesReached):
                 reached.setdefault(place, []).append(one)
             else:
-                self._operators[place].take_panes(one.number, one.batch, one.arrived_us)
+                self.operators[place].take_panes(one.number, one.batch, one.arrived_us)
         for place, told in reached.items():
             known_us = {window: min(dict(one.complete_us)[window] for one in told) for window, _ in told[0].complete_us}
-            yield from self._operators[place].evaluate(known_us, ended=all(one.ended for one in told))
-        for operator in self._operators.values():
+            yield from self.operators[place].evaluate(known_us, ended=all(one.ended for one in told))
+        for operator in self.operators.values():
             yield from operator.settle()
 
     @property
     def size_bytes(self) -> int:
-        return sum(one.size_bytes for one in self._operators.values())
+        return sum(one.size_bytes for one in self.operators.values())
 
     def manifest(self) -> bytes:
         """All but the segments' contents, as JSON."""
-        folds = [[*place, one.to_json()] for place, one in self._operators.items()]
+        folds = [[*place, one.to_json()] for place, one in self.operators.items()]
         told = {"version": STATE_VERSION, "serial": self._serial.next_number, "orphans": self._orphans}
         return json.dumps({**told, "folds": folds}, separators=(",", ":")).encode()
 
@@ -77,7 +77,7 @@ class Combiner:
         combiner._serial.next_number = told["serial"]
         combiner._orphans = list(told["orphans"])
         for group, identity, kept in told["folds"]:
-            operator = combiner._operators.get((group, identity))
+            operator = combiner.operators.get((group, identity))
             if operator is None:
                 combiner._orphans.extend(names_kept(kept))
             else:

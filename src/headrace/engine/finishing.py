@@ -123,9 +123,12 @@ def _ordered(slots: Int64s, history: History, keys: Sequence[pa.Array]) -> Int64
     if not keys:
         return slots[np.argsort(history.at_us[slots], kind="stable")]
     places = pa.array(slots)
-    table = pa.table({"at": history.at_us[slots], **{f"k{n}": one.take(places) for n, one in enumerate(keys)}})
-    names = [(name, "ascending") for name in table.column_names]
-    order = pc.sort_indices(table, sort_keys=names, null_placement="at_start").to_numpy()
+    columns = {"at": pa.array(history.at_us[slots])}
+    for number, key in enumerate(keys):
+        mine = key.take(places)
+        columns |= {f"known{number}": mine.is_valid(), f"key{number}": mine}
+    names = [(name, "ascending") for name in columns]
+    order = pc.sort_indices(pa.table(columns), sort_keys=names).to_numpy()
     ordered: Int64s = slots[order]
     return ordered
 

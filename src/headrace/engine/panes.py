@@ -160,7 +160,7 @@ def _starts(columns: Sequence[np.ndarray]) -> Int64s:
 def goodness(values: pa.Array, *, least: bool) -> Int64s:
     """Numbers that compare as the values do, or the other way round; NaN is the greatest. Of nulls: anything."""
     if pa.types.is_string(values.type) or pa.types.is_decimal(values.type):
-        numbers = pc.rank(values, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
+        numbers: Int64s = pc.rank(values, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
     else:
         filled = values.fill_null(pa.scalar(0, pa.int32()).cast(values.type)) if values.null_count else values
         numbers = encode_keys([filled], KeyForm.ORDERED)

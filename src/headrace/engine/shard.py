@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
 from headrace.engine.events import (
@@ -232,17 +233,20 @@ class Shard:
     def holdings(self) -> Holdings:
         states = [state for operator in self._operators.values() for state in operator.inputs]
         parts = [part for state in states for run in state.window.runs for part in run.parts]
-        folds = [fold for operator in self._operators.values() for fold in operator.folds.operators.values()]
         pending = [block for operator in self._operators.values() for block in operator.pending]
         waiting_bytes = sum(state.waiting.size_bytes for state in states)
         return Holdings(
             sum(part.rows for part in parts),
             sum(state.waiting.rows for state in states),
-            sum(part.size_bytes for part in parts) + sum(fold.size_bytes for fold in folds),
+            sum(part.size_bytes for part in parts) + sum(fold.size_bytes for fold in self.folds()),
             sum(block.tuples for block in pending),
             sum(block.size_bytes for block in pending) + waiting_bytes,
             sum(block.held_bytes for block in pending),
         )
+
+    def folds(self) -> list[FoldOperator]:
+        """The aggregates of all groups' classes."""
+        return [fold for operator in self._operators.values() for fold in operator.folds.operators.values()]
 
     def backlog(self) -> dict[str, list[int]]:
         """By group, the tuples here that wait to scan each window next."""
