@@ -193,7 +193,7 @@ def _sum(found: list[Any], argument: Expression, to: DataType) -> Value:
 
 def _average(found: list[Any], argument: Expression, _to: DataType) -> Value:
     if argument.type.kind is TypeKind.DOUBLE:
-        return _exact_sum(found) / len(found)
+        return plain(_exact_sum(found) / len(found))
     if argument.type.kind is TypeKind.DECIMAL:
         scale = argument.type.scale
         return float(_unscaled(found, scale)) / len(found) / float(10**scale)

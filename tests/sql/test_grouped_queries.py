@@ -167,6 +167,13 @@ def test_having_reads_aliases_that_no_column_has() -> None:
     assert having(f"{text} WINDOW 1 s") == "(((agg0 + key0) > 3) AND (key1 > 1.0e0))"
 
 
+def test_alias_in_double_quotes_is_a_text() -> None:
+    assert (
+        having("SELECT MAX(name) AS c FROM t HAVING c = \"c\" AND `c` > 'a' WINDOW 1 s")
+        == "((agg0 = 'c') AND (agg0 > 'a'))"
+    )
+
+
 def test_text_beside_a_greatest_time_is_a_time() -> None:
     assert having("SELECT COUNT(*) FROM t HAVING MAX(ts) > '2026-01-01' WINDOW 1 s").endswith(
         "TIMESTAMP '2026-01-01 00:00:00.000000')"

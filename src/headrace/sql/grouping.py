@@ -99,8 +99,10 @@ class GroupLowering(Lowering):
         return self.condition(clause.this, "HAVING")
 
     def _alias(self, node: Node) -> Node | None:
-        """The SELECT item that a bare name means: one that no stream has as a column."""
+        """The SELECT item that a bare name means: one that no stream has as a column, and no text in double quotes."""
         if not isinstance(node, exp.Column) or node.args.get("table") or not isinstance(node.this, exp.Identifier):
+            return None
+        if node.this.args.get("quoted") and self.source.slice(self.span(node.this)).startswith('"'):
             return None
         return None if self.scope.has(node.name) else self._aliases.get(node.name.lower())
 
