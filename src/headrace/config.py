@@ -249,9 +249,15 @@ class Settings:
     reevaluate_us: int = _setting(
         0,
         parse_duration,
-        "the stretch of event time whose tuples are joined together (the papers' tau); 0 seconds: all that each "
-        "micro-batch completes",
+        "the stretch of event time whose tuples are joined together, and after which aggregates are evaluated (the "
+        "papers' tau); 0 seconds: all that each micro-batch completes",
         format_duration,
+    )
+    evaluate: str = _setting(
+        "batch",
+        _one_of("batch", "eager"),
+        "when aggregates are evaluated, unless reevaluate says how often: with each micro-batch, or eager, whenever "
+        "a tuple comes or leaves",
     )
     expire_us: int | None = _setting(
         None,

@@ -6,6 +6,7 @@ CHECKPOINT/orders/          what the next micro-batch's tasks must know alike
 CHECKPOINT/requests/        what other programs ask of a run: queries to add or drop
 CHECKPOINT/changes.jsonl    what was added and dropped while running
 CHECKPOINT/grids.json       which cells each multi-way join's tuples go to
+CHECKPOINT/combined/        the aggregates of groups that span shards
 CHECKPOINT/spark/           Spark's own: offsets, commits, state
 """
 
@@ -80,6 +81,11 @@ class Checkpoint:
     def grids(self) -> Path:
         """Which cells the tuples of each multi-way join go to."""
         return self.directory / "grids.json"
+
+    @property
+    def combined(self) -> Path:
+        """The aggregates of groups that span shards."""
+        return self.directory.absolute() / "combined"
 
     def say(self, message: str) -> None:
         """Tells every shard; a micro-batch comes of it even without input."""

@@ -28,8 +28,9 @@ _ENVELOPE_ARROW = pa.schema(
 REPORT_DDL = "kind string, shard int, queries array<string>, rows bigint, detail string, payload binary"
 _REPORT_COLUMNS = ["kind", "shard", "queries", "rows", "detail", "payload"]
 
-STAGED, ROWS, DEAD, TOLD = "staged", "rows", "dead", "told"
-"""Kinds of report: a staged part, result rows, dead letters, a shard's statistics."""
+STAGED, ROWS, DEAD, TOLD, PANES, REACHED = "staged", "rows", "dead", "told", "panes", "reached"
+"""Kinds of report: a staged part, result rows, dead letters, a shard's statistics; of groups that span shards, partial
+aggregates and the times until which they are all there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,8 @@ class BatchFacts:
     published_s: float
     told: tuple[tuple[int, dict[str, Any]], ...]
     probes_allowed: int | None = None
+    combined: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """What the second stage gave: by query, (arrival time, how many)."""
 
     @property
     def probes(self) -> int:
@@ -81,12 +83,16 @@ class BatchFacts:
                 queued[group] = [one + other for one, other in zip(before, rows, strict=True)]
         return queued
 
+    def _given(self) -> list[Mapping[str, list[tuple[int, int]]]]:
+        """The results of each shard and of the second stage, by query."""
+        return [*(told["arrived"] for _, told in self.told), self.combined]
+
     def responses(self) -> dict[str, tuple[int, float, float]]:
         """For each query that got results: how many, the sum of their response times, and the longest (ms)."""
         published_us = self.published_s * 1_000_000
         found: dict[str, tuple[int, float, float]] = {}
-        for _, told in self.told:
-            for query, arrived in told["arrived"].items():
+        for given in self._given():
+            for query, arrived in given.items():
                 count, total_ms, most_ms = found.get(query, (0, 0.0, 0.0))
                 for arrived_us, rows in arrived:
                     response_ms = (published_us - arrived_us) / 1000
@@ -96,8 +102,8 @@ class BatchFacts:
 
     def results(self) -> dict[str, int]:
         counts: dict[str, int] = {}
-        for _, told in self.told:
-            for query, arrived in told["arrived"].items():
+        for given in self._given():
+            for query, arrived in given.items():
                 counts[query] = counts.get(query, 0) + sum(rows for _, rows in arrived)
         return counts
 
@@ -119,7 +125,7 @@ class BatchFacts:
     def responses_ms(self, query: str) -> list[tuple[float, int]]:
         """(response time, how many results had it)."""
         published_us = self.published_s * 1_000_000
-        pairs = [pair for _, told in self.told for pair in told["arrived"].get(query, ())]
+        pairs = [pair for given in self._given() for pair in given.get(query, ())]
         return [((published_us - arrived_us) / 1000, rows) for arrived_us, rows in pairs]
 
     def holdings(self) -> dict[int, ShardStats]:

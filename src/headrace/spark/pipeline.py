@@ -14,7 +14,7 @@ import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 
@@ -24,22 +24,26 @@ from pyspark.sql import functions as sf
 from rich.console import Console
 from rich.table import Table
 
+from headrace.engine.events import EmitCount, EmitRows
+from headrace.engine.histories import Points
 from headrace.engine.packing import dead_letters_from
-from headrace.engine.segments import unpack_batch
+from headrace.engine.segments import pack_batch, unpack_batch
 from headrace.model import QueryId, Schema
 from headrace.plan.explain import window_text
 from headrace.plan.sharing import SharedPlan
+from headrace.plan.sinks import shared_sinks
 from headrace.spark.changes import Changes, write_down
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
+from headrace.spark.combine import CombineHost, Sent, from_report
 from headrace.spark.ddl import ddl
-from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, REPORT_DDL, ROWS, STAGED, TOLD
+from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, PANES, REACHED, REPORT_DDL, ROWS, STAGED, TOLD, Report
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.orders import Work
 from headrace.spark.pacing import Pacer
 from headrace.spark.pack import controller, packer
 from headrace.spark.processor import ShardProcessor
-from headrace.spark.staging import STAGING, StagedPart, batch_name, publish
+from headrace.spark.staging import STAGING, StagedPart, StageWriter, batch_name, publish
 from headrace.spark.step import HostOptions
 
 Callback = Callable[[str, DataFrame, int], object]
@@ -90,7 +94,10 @@ class Router:
         changes: Changes,
         work: Work,
         joins: JoinKeeper,
+        compression: str,
     ) -> None:
+        self._combine = CombineHost(checkpoint.combined)
+        self._compression = compression
         self._work = work
         self._joins = joins
         self._sinks = sinks
@@ -119,19 +126,33 @@ class Router:
             rows = reports.where(~kept_away).collect()
         else:
             rows = reports.collect()
+        combined = self._combined(batch, [from_report(row) for row in rows if row.kind in (PANES, REACHED)])
         staged = [StagedPart(row.detail, tuple(row.queries), row.rows) for row in rows if row.kind == STAGED]
-        publish(batch, staged, self._sinks.directories)
+        publish(batch, [*staged, *combined.staged], self._sinks.directories)
         self._keep_dead_letters(batch, [bytes(row.payload) for row in rows if row.kind == DEAD])
         for query, (schema, callback) in self._sinks.callbacks.items():
-            mine = reports.where(shipped & sf.array_contains("queries", query))
-            callback(query, mine.mapInArrow(_unpacked, ddl(schema)), batch)
-        self._print(batch, [row for row in rows if row.kind == ROWS])
+            mine = reports.where(shipped & sf.array_contains("queries", query)).mapInArrow(_unpacked, ddl(schema))
+            callback(query, combined.added_to(mine, query), batch)
+        self._print(batch, [*(row for row in rows if row.kind == ROWS), *combined.reports])
         shutil.rmtree(self._sinks.out / STAGING / batch_name(batch), ignore_errors=True)
         told = tuple((row.shard, json.loads(row.detail)) for row in rows if row.kind == TOLD)
         allowed = self._checkpoint.orders.probes(batch) or self._pacer.first_probes()
-        facts = BatchFacts(batch, began_s, time.time(), told, allowed)
+        facts = BatchFacts(batch, began_s, time.time(), told, allowed, combined.arrived)
         self._metrics.add(facts)
         self._order_next(batch, facts)
+
+    def _combined(self, batch: int, sent: list[Sent]) -> Combined:
+        """The rows of groups that span shards, under the plan of this micro-batch."""
+        work = self._checkpoint.orders.work(batch, pickle.dumps(self._work))
+        points = Points(work.shard.reevaluate_us, work.shard.is_eager)
+        staging = self._sinks.out / STAGING / batch_name(batch)
+        shared = {query: sink for query, sink in shared_sinks(work.plan.sinks).items() if query in work.staged}
+        writer = StageWriter(staging, len(self._checkpoint.labels), self._compression, shared)
+        found = Combined()
+        for effect in self._combine.run(batch, work.plan, points, sent):
+            found.add(effect, work, writer)
+        found.staged = writer.close()
+        return found
 
     def _order_next(self, batch: int, facts: BatchFacts) -> None:
         """What the next micro-batch may spend and which queries it has; and a reason for it, if work is waiting."""
@@ -181,6 +202,36 @@ class Router:
             self._console.print(table)
 
 
+@dataclass(slots=True)
+class Combined:
+    """What the second stage gave in a micro-batch, on its way to the sinks."""
+
+    staged: list[StagedPart] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    arrived: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    _called: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+
+    def add(self, effect: EmitRows | EmitCount, work: Work, writer: StageWriter) -> None:
+        for query in effect.queries:
+            self.arrived.setdefault(query, []).extend(effect.arrived)
+        if isinstance(effect, EmitCount):
+            return
+        if any(query in work.staged for query in effect.queries):
+            writer.write(effect)
+        shipped = tuple(query for query in effect.queries if query not in work.staged)
+        for query in work.called.intersection(shipped):
+            self._called.setdefault(query, []).append(effect.batch)
+        if shipped:
+            payload = pack_batch(effect.batch).to_pybytes()
+            self.reports.append(Report(ROWS, writer.shard, shipped, effect.batch.num_rows, "", payload))
+
+    def added_to(self, rows: DataFrame, query: str) -> DataFrame:
+        """A callback's rows, with those of the second stage."""
+        if query not in self._called:
+            return rows
+        return rows.unionAll(rows.sparkSession.createDataFrame(pa.Table.from_batches(self._called[query])))
+
+
 def _for_any(queries: Iterable[str]) -> Column:
     """Whether a report is for one of these queries."""
     return sf.arrays_overlap("queries", sf.array(*map(sf.lit, [*queries, ""])))
@@ -201,4 +252,7 @@ def windows_of(plan: SharedPlan) -> dict[str, tuple[str, ...]]:
 
 def sinks_by_query(plan: SharedPlan) -> dict[QueryId, Schema]:
     """Each query's output columns."""
-    return {member.query: cls.schema for group in plan.groups for cls in group.classes for member in cls.members}
+    classes = [cls for group in plan.groups for cls in group.classes]
+    schemas = {member.query: cls.schema for cls in classes for member in cls.members if cls.folding is None}
+    finals = [final for cls in classes if cls.folding is not None for final in cls.folding.finals]
+    return schemas | {query: final.schema for final in finals for query in final.queries}

@@ -24,7 +24,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 from rich.console import Console
 
-from headrace.config import Settings, from_environment, parse_duration
+from headrace.config import Settings, format_duration, from_environment, parse_duration
 from headrace.engine.arrow_types import data_type
 from headrace.engine.cutting import BlockCut
 from headrace.engine.output import Cut
@@ -107,7 +107,7 @@ class Engine:
         """Refuses what could not run, before Spark is started: no query, unreadable sources, unwritable outputs."""
         if not self._queries:
             raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT ...")
-        _check_block(self._settings)
+        _check_settings(self._settings)
         for stream in self._catalog.streams:
             check_files(stream)
         plan = self.plan()
@@ -217,6 +217,8 @@ class Engine:
                 settings.join_method,
                 block,
                 settings.reevaluate_us,
+                is_eager=settings.evaluate == "eager",
+                forwards=settings.shards > 1,
             ),
             probes=Pacer(settings.budget).first_probes(),
             backlog_limit=settings.backlog_limit,
@@ -255,7 +257,9 @@ class Engine:
             frames = [self._frame(stream, first_us) for stream in self._catalog.streams]
             control = self.spark.readStream.format("text").option("cleanSource", "delete").load(str(opened.control))
             reports = pipeline(work, frames, control, options)
-            router = Router(sinks, opened, metrics, console, Pacer(settings.budget), changes, work, joins)
+            router = Router(
+                sinks, opened, metrics, console, Pacer(settings.budget), changes, work, joins, settings.compression
+            )
             writer = reports.writeStream.foreachBatch(router)
             interval = f"{0 if once else settings.trigger_us} microseconds"
             return (
@@ -292,8 +296,13 @@ def _clear(directory: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _check_block(settings: Settings) -> None:
-    """Refuses blocks that shards could not cut alike."""
+def _check_settings(settings: Settings) -> None:
+    """Refuses settings that contradict each other, and blocks that shards could not cut alike."""
+    if settings.evaluate == "eager" and settings.reevaluate_us:
+        raise SettingError(
+            f"setting evaluate: eager is whenever anything changes, and reevaluate is every "
+            f"{format_duration(settings.reevaluate_us)}: set one of them"
+        )
     if settings.block is not None and settings.block.rows is not None and settings.shards > 1:
         raise SettingError(
             f"setting block: {settings.block} cannot be cut alike on {settings.shards} shards: "

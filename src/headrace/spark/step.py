@@ -20,16 +20,19 @@ from headrace.engine.events import (
     CacheSegment,
     DropSegment,
     EmitCount,
+    EmitPanes,
     EmitRows,
     ForgetSegment,
     KeepSegment,
     RejectRows,
+    TimesReached,
 )
 from headrace.engine.packing import EVENTS, Envelope, Kind, dead_letters
 from headrace.engine.segments import pack_batch
 from headrace.engine.shard import Shard
 from headrace.plan.sinks import shared_sinks
 from headrace.spark.cache import SegmentCache
+from headrace.spark.combine import to_report
 from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, Report, from_pandas
 from headrace.spark.orders import Orders, Work, batch_number
 from headrace.spark.staging import STAGING, StageWriter, batch_name
@@ -116,6 +119,8 @@ class Step:
                 yield from self._timed("emit", lambda: list(self._emit_rows(effect, writer)))  # noqa: B023 - run at once
             elif isinstance(effect, EmitCount):
                 self._count(effect.queries, effect.arrived)
+            elif isinstance(effect, EmitPanes | TimesReached):
+                yield self._timed("emit", lambda: to_report(effect, self._number))  # noqa: B023 - run at once
             elif isinstance(effect, RejectRows):
                 self._late[effect.stream] = self._late.get(effect.stream, 0) + effect.batch.num_rows
                 letters = dead_letters(effect.stream, effect.reason, effect.batch)
