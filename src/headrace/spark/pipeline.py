@@ -219,8 +219,8 @@ class Combined:
         if any(query in work.staged for query in effect.queries):
             writer.write(effect)
         shipped = tuple(query for query in effect.queries if query not in work.staged)
-        for query in work.called.intersection(shipped):
-            self._called.setdefault(query, []).append(effect.batch)
+        for called in work.called.intersection(shipped):
+            self._called.setdefault(called, []).append(effect.batch)
         if shipped:
             payload = pack_batch(effect.batch).to_pybytes()
             self.reports.append(Report(ROWS, writer.shard, shipped, effect.batch.num_rows, "", payload))

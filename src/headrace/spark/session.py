@@ -24,13 +24,13 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 from rich.console import Console
 
-from headrace.config import Settings, format_duration, from_environment, parse_duration
+from headrace.config import Settings, from_environment, parse_duration
 from headrace.engine.arrow_types import data_type
 from headrace.engine.cutting import BlockCut
 from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
 from headrace.errors import PlanError, SettingError, SourceError
-from headrace.model import Catalog, Column, QueryId, Schema, Stream, StreamId
+from headrace.model import Catalog, Column, QueryId, Schema, Stream, StreamId, format_duration
 from headrace.plan.explain import explain
 from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
