@@ -10,6 +10,7 @@ hold no nulls (a null key matches nothing and is dropped before). Cost: a few ve
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -86,16 +87,18 @@ def number_groups(columns: Sequence[pa.Array], rows: int, *, again: bool = False
     mixed = np.full(rows, _GOLDEN if again else 0, dtype=np.uint64)
     base = _OTHER_BASE if again else _BASE
     for column in columns:
-        hashed = _hash(column.fill_null(_zero(column.type)) if column.null_count else column, base)
+        hashed = _hash(column.fill_null(zero_of(column.type)) if column.null_count else column, base)
         valid = column.is_valid().to_numpy(zero_copy_only=False).astype(np.uint64)
         mixed = mix(mixed * _GOLDEN + mix((hashed ^ base) * valid + valid))
     return mixed.view(np.int64)
 
 
-def _zero(kind: pa.DataType) -> pa.Scalar:
-    if pa.types.is_string(kind):
-        return pa.scalar("", kind)
-    return pa.scalar(False) if pa.types.is_boolean(kind) else pa.scalar(0, pa.int32()).cast(kind)
+def zero_of(kind: pa.DataType) -> pa.Scalar:
+    """Some value of that type, to stand where there is none."""
+    zeros = {pa.string(): "", pa.bool_(): False}
+    if kind in zeros:
+        return pa.scalar(zeros[kind], kind)
+    return pa.scalar(Decimal(0) if pa.types.is_decimal(kind) else 0, kind)
 
 
 def _hash(column: pa.Array, base: np.uint64 = _BASE) -> UInt64s:

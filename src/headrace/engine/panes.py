@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.engine.keys import Int64s, encode_keys
+from headrace.engine.keys import Int64s, encode_keys, zero_of
 from headrace.engine.matching import bisect_within
 from headrace.engine.segments import int64s_of
 from headrace.errors import InvariantError
@@ -162,7 +162,7 @@ def goodness(values: pa.Array, *, least: bool) -> Int64s:
     if pa.types.is_string(values.type) or pa.types.is_decimal(values.type):
         numbers: Int64s = pc.rank(values, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
     else:
-        filled = values.fill_null(pa.scalar(0, pa.int32()).cast(values.type)) if values.null_count else values
+        filled = values.fill_null(zero_of(values.type)) if values.null_count else values
         numbers = encode_keys([filled], KeyForm.ORDERED)
     return ~numbers if least else numbers
 
