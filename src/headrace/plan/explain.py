@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from headrace.config import Settings
 from headrace.model import QueryId, format_duration
+from headrace.plan.explain_folds import fold_lines
 from headrace.plan.explain_joins import heavy_lines, join_lines, side_names
 from headrace.plan.hypercube import Grid
 from headrace.plan.joinplans import JoinPlan, plan_joins
@@ -85,7 +86,7 @@ def _group_lines(
     if group.verified:
         yield f"  after join    {conditions_text(group.verified, names)} (keys are hashed; compared by value)"
     for cls in group.classes:
-        yield from _class_lines(group, cls, names)
+        yield from _class_lines(group, cls, names, settings)
 
 
 POLICY_NAMES = {
@@ -171,7 +172,7 @@ def _input_lines(plan: SharedPlan, reader: Input, sides: Sequence[str]) -> Itera
     yield f"    at source   {conditions_text(reader.pushed)}"
 
 
-def _class_lines(group: Group, cls: OutputClass, names: Sequence[str]) -> Iterator[str]:
+def _class_lines(group: Group, cls: OutputClass, names: Sequence[str], settings: Settings) -> Iterator[str]:
     members = [
         f"{member.query} ({window_text(group.measures, member.sizes)})" if group.is_join else str(member.query)
         for member in cls.members
@@ -179,5 +180,8 @@ def _class_lines(group: Group, cls: OutputClass, names: Sequence[str]) -> Iterat
     sides = names if group.is_join else ()
     yield f"  queries       {', '.join(members)}"
     yield f"    filter      {conditions_text(cls.filters, sides)}"
+    if cls.folding is not None:
+        yield from fold_lines(cls.folding, settings, sides)
+        return
     shown = [f"{expression_text(output.expression, sides)} AS {output.name}" for output in cls.outputs]
     yield "    select      only counted" if cls.delivery is Delivery.COUNT else f"    select      {', '.join(shown)}"
