@@ -51,6 +51,11 @@ class LiveQueries:
         else:
             self.drop(record["drop"])
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether any query has aggregates: their last values are given when the streams end, whatever waits."""
+        return any(query.grouping is not None for query in self._queries)
+
     def explain(self) -> str:
         plan, joins = self._engine.plan_of(self._queries), self._joins
         return explain(plan, self._engine.settings, joins=joins.joins, grids=joins.known)

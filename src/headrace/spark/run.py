@@ -84,7 +84,7 @@ class Run:
     def _drain(self) -> None:
         """Takes all input there is, tells the shards that it has ended unless nothing waits for it, and stops."""
         self._query.processAllAvailable()
-        if not self._stopping and self._metrics.unfinished_rows() != 0:
+        if not self._stopping and (self._metrics.unfinished_rows() != 0 or self._live.has_groups):
             self._checkpoint.say(END_MESSAGE)
             self._query.processAllAvailable()
         self._query.stop()
