@@ -123,7 +123,9 @@ class GroupOperator:
             weight = max(1, self.heard.due(place.ts_us) // len(blocks))
             for rounds in blocks:
                 tuples = sum(len(block.arrived_us) for block in rounds)
-                self.pending.append(PendingBlock(self._epoch, weight, tuples, rounds, self._join.is_whole(rounds)))
+                whole = self._join.is_whole(rounds)
+                placed = not whole and self._join.is_placed()
+                self.pending.append(PendingBlock(self._epoch, weight, tuples, rounds, whole, placed))
 
     def _blocks_upto(self, place: Place) -> list[list[Block]]:
         """What is due there, as one block or several, each in as many rounds as the way of collecting changes."""
@@ -229,11 +231,12 @@ class GroupOperator:
         if block.is_scanned:
             return
         upto = reach_of([member.sizes for member in served]) if block.whole else reach
+        placed = self._options.cut if block.placed else None
         for number, one in enumerate(block.rounds):
             sides = self._join.sides(one, is_resumed=block.done is not None)
             first = 0 if block.whole else None
             for matches in self._join.matches(sides, Reach(upto, block.done)):
-                for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, first):
+                for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, first, placed):
                     held.round = number
                     yield held
                 first = None if first is None else first + len(matches)

@@ -104,6 +104,7 @@ def _block_to_json(block: PendingBlock) -> dict[str, Any]:
         "weight": block.weight,
         "tuples": block.tuples,
         "whole": block.whole,
+        "placed": block.placed,
         "done": block.done,
         "names": block.names,
         "size_bytes": block.size_bytes,
@@ -139,7 +140,8 @@ def _block_from_json(kept: dict[str, Any], operator: GroupOperator, source: Segm
         for one in kept["held"]
     ]
     numbers = (kept["epoch"], kept["weight"], kept["tuples"])
-    return PendingBlock(*numbers, rounds, kept["whole"], done, held, kept["names"], kept["size_bytes"])
+    scanned = (kept["whole"], kept.get("placed", False), done)  # "placed" came later: such blocks were whole before
+    return PendingBlock(*numbers, rounds, *scanned, held, kept["names"], kept["size_bytes"])
 
 
 def _round_from_store(
