@@ -11,7 +11,7 @@ from functools import cached_property
 
 from headrace.engine.checking import serves
 from headrace.engine.events import EmitCount
-from headrace.engine.guests import found_here, guest_marks
+from headrace.engine.guests import found_here, guest_marks, has_slots
 from headrace.engine.inputs import InputState
 from headrace.engine.join import Sides
 from headrace.engine.multiway import MultiJoin
@@ -74,7 +74,7 @@ class GroupJoin:
             return False
         if sides.is_late and (isinstance(sides, MultiJoin) or self._is_uneven):
             return False
-        if self._group.verified or guest_marks(self._group.key_sides, sides.spaces):
+        if self._group.verified or guest_marks(self._group.key_sides, sides.spaces) or has_slots(sides.spaces):
             return False
         return all(cls.delivery is Delivery.COUNT and not cls.filters for cls in self._group.classes) and all(
             serves(cls, side, collected) and not cls.unchecked(side, collected.pushed)
