@@ -375,6 +375,24 @@ def busy_inputs(draw: st.DrawFn, most_queries: int = 3) -> Case:
     return Case(catalog, arrived, (first, *more))
 
 
+@st.composite
+def tied_inputs(draw: st.DrawFn) -> Case:
+    """Many tuples at one time, all of one key, and queries with windows of each other's results: most of a larger
+    window's results have tuples in common with those of a smaller one. Perhaps a stream is there twice."""
+    catalog = _catalog((0, 0, 0))
+    steps = st.lists(st.tuples(st.sampled_from((0, 0, 2)), st.just(0)), min_size=3, max_size=6)
+    arrived = {stream.name: _in_order([*draw(steps), (50, 0)]) for stream in catalog.streams}
+    from_ = draw(st.sampled_from(((0, 1, 2), (0, 1, 2), (0, 1, 1), (0, 0, 1), (0, 0, 0))))
+    sources = tuple(
+        Source(catalog.streams[place].name, f"s{i}") for i, place in enumerate(draw(st.permutations(from_)))
+    )
+    joined = tuple(draw(conditions(draw(st.sampled_from((Shape.COMMON, Shape.COMMON, Shape.CHAIN, Shape.CROSS))), 3)))
+    first = Query(QueryId("any"), sources, joined, plain_outputs(3), draw(windows(3)))
+    turned = reordered(first, draw(st.permutations(range(3))))
+    sized = [other_window(one, f"{name}{s}", s) for name, one in (("q", first), ("t", turned)) for s in (0, 2, 10)]
+    return Case(catalog, arrived, (first, *sized))
+
+
 def _in_order(steps: Iterable[tuple[int, int]]) -> list[Row]:
     now, found = 0, []
     for number, (step, code) in enumerate(steps):

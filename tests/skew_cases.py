@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from engine_cases import SECOND_US
+import engine_cases as cases
+from engine_cases import SECOND_US, Case
 from hypothesis import strategies as st
 from local_host import LocalHost
+from strategies import windows
 
+from headrace.model import QueryId
+from headrace.plan.functions import call
 from headrace.plan.hypercube import Dimension, Grid, grid_of
+from headrace.plan.queries import Output, Query, Source
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.skew import HeavyKey, seen_together
 
@@ -56,6 +61,28 @@ def more_heavy(draw: st.DrawFn, host: LocalHost) -> dict[str, Grid]:
             grid = _with(grid, HeavyKey(attribute, number, draw(st.sampled_from(sides[attribute])), since_us))
         found[signature] = grid
     return found
+
+
+@st.composite
+def self_joins(draw: st.DrawFn) -> Case:
+    """A stream joined with itself on one key, which most tuples have; queries that share it in several windows."""
+    catalog = draw(cases.catalogs(most=2))
+    steps = st.lists(
+        st.tuples(st.sampled_from((0, 0, 1, 1, 2)), st.sampled_from((0, 0, 0, 2))), min_size=6, max_size=24
+    )
+    first = catalog.streams[0].name
+    arrived = draw(cases.arrivals(catalog))
+    if draw(st.integers(0, 3)):
+        now, arrived[first] = 0, []
+        for number, (step, code) in enumerate(draw(steps)):
+            now += step
+            arrived[first].append(cases.row(now, number, code))
+    key = draw(st.sampled_from(("k", "k", "n", "name")))
+    outputs = tuple(Output(f"{name}{i}", cases.column(i, name)) for name in ("ts", "id") for i in (0, 1))
+    joined = (call("=", cases.column(0, key), cases.column(1, key)),)
+    query = Query(QueryId("q0"), (Source(first, "s"), Source(first, "t")), joined, outputs, draw(windows(2)))
+    more = draw(st.lists(cases.variants(query, cases.Kinds.ALL), max_size=2))
+    return Case(catalog, arrived, (query, *(replace(one, name=QueryId(f"q{i}")) for i, one in enumerate(more, 1))))
 
 
 def _with(grid: Grid, key: HeavyKey) -> Grid:

@@ -5,6 +5,7 @@ One shard must give the rows in order; on several only the rows count here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
@@ -13,9 +14,13 @@ import duck
 import engine_cases as cases
 import pytest
 from engine_cases import Case, Row, Way
-from strategies import EPOCH, at
+from local_host import LocalHost
+from strategies import EPOCH, SECOND_US, at
 
 from headrace import reference
+from headrace.engine.output import Cut
+from headrace.engine.segments import unpack_batch
+from headrace.engine.shard import ShardOptions
 from headrace.model import Catalog, StreamId
 from headrace.plan.expressions import Value
 from headrace.sql import read_script
@@ -308,11 +313,47 @@ def test_a_stream_three_times_in_a_row_and_another_beside_it(evaluate: Evaluate)
     assert evaluate(case) == [(0, 1, 3, 0), (1, 3, 4, 0)]
 
 
+# --- turns
+
+
+@pytest.mark.parametrize("restoring", [False, True])
+def test_a_block_on_one_shard_scans_a_larger_window_when_its_turn_comes(restoring: bool) -> None:
+    """The small window's rows are out before the larger band is looked at; its rows then come between them."""
+    case = case_of(
+        three_way("small", "WINDOW 1 s")
+        + three_way("large", "WINDOW 5 s")
+        + three_way("turned", "WINDOW 5 s", "c, b, a"),
+        a=events((0, 1), (4, 1), (4, 1), (8, 2)),
+        b=events((0, 1), (4, 1), (8, 2)),
+        c=events((4, 1), (8, 2)),
+    )
+    small, large, turned = case.queries
+    way = Way(options=ShardOptions(Cut.WINDOWS, policy="swf"), probes=1, restoring=restoring)
+    host = cases.host_for(case, way)
+    cases.arrive(host, case.arrivals)
+    near = [(1, 1, 0), (2, 1, 0)]
+    assert (cases.got(host, small), cases.got(host, large)) == (near, [])
+    (blocks,) = cases.pending(host.shards[0]).values()
+    assert [done for _, done in blocks] == [(SECOND_US,) * 3]
+    assert held_rows(host) == 2 * len(near)
+    host.go_on()
+    assert cases.got(host, small) == near
+    assert cases.got(host, large) == [(a, b, 0) for a in range(3) for b in range(2)]
+    assert cases.got(host, turned) == [(a, b, 0) for b in range(2) for a in range(3)]
+
+
+def held_rows(host: LocalHost) -> int:
+    """Results that wait for a larger window."""
+    groups = json.loads(host.shards[0].manifest())["groups"].values()
+    names = [held["name"] for group in groups for block in group["pending"] for held in block["held"]]
+    return sum(unpack_batch(host.stores[0].blobs[name]).num_rows for name in names)
+
+
 # --- queries that come
 
 
-def three_way(name: str, window: str) -> str:
-    return f"CREATE QUERY {name} AS {COMMON} {window};"
+def three_way(name: str, window: str, from_: str = "a, b, c") -> str:
+    return f"CREATE QUERY {name} AS {COMMON.replace('a, b, c', from_)} {window};"
 
 
 @pytest.mark.parametrize("shards", [1, 4])

@@ -114,6 +114,34 @@ def test_every_policy_gives_the_answer_in_a_backlog(policy: str, shards: int, da
     assert_answers(cases.run(case, way), case, way)
 
 
+@pytest.mark.parametrize("policy", ["swf", "mqt"])
+@given(case=multi.tied_inputs(), way=cases.busy_ways(shards=(1,)))
+@examples(40)
+def test_one_shard_gives_the_answer_row_for_row_window_by_window(policy: str, case: Case, way: Way) -> None:
+    """Results of a larger window, found when newer tuples are held and runs are merged, come between the smaller's."""
+    way = replace(way, lags=(0,), options=replace(way.options, policy=policy, merge_fanout=2))
+    host = cases.host_for(case, way)
+    for chunks in cases.micro_batches(case, way):
+        cases.arrive(host, chunks)
+    cases.go_on_to_the_end(host)
+    host.end()
+    assert_answers(host, case, way)
+
+
+@given(case=st.one_of(multi.busy_inputs(), multi.tied_inputs()), way=cases.busy_ways(shards=(1,)))
+@examples(40)
+def test_rows_for_a_shared_sink_are_in_order_beside_bands(case: Case, way: Way) -> None:
+    shared = tuple(
+        replace(one, name=QueryId(f"{one.name}_s"), into=(("connector", "parquet"), ("shared", f"of_{one.name}")))
+        for one in case.queries
+    )
+    way = replace(way, options=replace(way.options, cut=Cut.BANDS))
+    host = cases.run(replace(case, queries=(*case.queries, *shared)), way)
+    for query, one in zip(case.queries, shared, strict=True):
+        assert cases.got(host, one) == wanted(case, query)
+        assert cases.same_rows(cases.got(host, query), wanted(case, query))
+
+
 @given(case=multi.inputs(), way=cases.ways(shards=(1,)))
 @examples(20)
 def test_bands_of_one_shard_are_the_same_rows_in_batches_in_order(case: Case, way: Way) -> None:

@@ -80,6 +80,16 @@ def test_joins_of_many_streams_give_the_answer(shards: int, data: st.DataObject)
     assert_answers(run(case, way, data), case)
 
 
+@pytest.mark.parametrize("shards", [3, 4, 9])
+@given(data=st.data())
+@examples(60)
+def test_a_stream_joined_with_itself_gives_the_answer(shards: int, data: st.DataObject) -> None:
+    """Each pair is found in one cell, whichever it was dealt to, also with what came before the key was heavy."""
+    case = data.draw(skew.self_joins())
+    way = data.draw(st.one_of(cases.ways(shards=(shards,)), cases.busy_ways(shards=(shards,))))
+    assert_answers(run(case, way, data), case)
+
+
 @given(data=st.data(), shape=st.sampled_from((multi.Shape.CHAIN, multi.Shape.STAR, multi.Shape.CYCLE)))
 @examples(40)
 def test_keys_that_are_heavy_along_two_dimensions_give_the_answer(data: st.DataObject, shape: multi.Shape) -> None:
@@ -88,7 +98,11 @@ def test_keys_that_are_heavy_along_two_dimensions_give_the_answer(data: st.DataO
     assert_answers(run(case, replace(way, blocks=(1, 2)), data), case)
 
 
-@given(case=st.one_of(cases.busy_cases(), multi.busy_inputs()), way=cases.ways(shards=SHARDS), data=st.data())
+@given(
+    case=st.one_of(cases.busy_cases(), multi.busy_inputs(), skew.self_joins()),
+    way=cases.ways(shards=SHARDS),
+    data=st.data(),
+)
 @examples(40)
 def test_counted_queries_count_each_result_once(case: Case, way: Way, data: st.DataObject) -> None:
     """Counts that need no rows are not taken where guests are; nor are results counted in two cells."""
@@ -98,7 +112,7 @@ def test_counted_queries_count_each_result_once(case: Case, way: Way, data: st.D
         assert host.counts[counted.name] == len(wanted(case, query))
 
 
-@given(case=st.one_of(cases.cases(), multi.inputs()), way=cases.ways(shards=SHARDS), data=st.data())
+@given(case=st.one_of(cases.cases(), multi.inputs(), skew.self_joins()), way=cases.ways(shards=SHARDS), data=st.data())
 @examples(40)
 def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, way: Way, data: st.DataObject) -> None:
     case = replace(case, queries=tuple(one for one in case.queries if not counts_rows(one)))
@@ -111,7 +125,7 @@ def counts_rows(query: Query) -> bool:
     return any(extent.measure is Measure.ROWS for extent in query.windows)
 
 
-@given(case=st.one_of(cases.busy_cases(), multi.busy_inputs()), data=st.data())
+@given(case=st.one_of(cases.busy_cases(), multi.busy_inputs(), skew.self_joins()), data=st.data())
 @examples(40)
 def test_queries_that_come_and_go_change_nothing_for_the_others(case: Case, data: st.DataObject) -> None:
     """Their windows may reach further back than those of the queries that stay."""
@@ -131,7 +145,7 @@ def test_queries_that_come_and_go_change_nothing_for_the_others(case: Case, data
 # --- dead letters
 
 
-@given(case=st.one_of(cases.cases(), multi.inputs()), way=cases.ways(shards=SHARDS), data=st.data())
+@given(case=st.one_of(cases.cases(), multi.inputs(), skew.self_joins()), way=cases.ways(shards=SHARDS), data=st.data())
 @examples(60)
 def test_late_and_malformed_rows_are_rejected_once_each(case: Case, way: Way, data: st.DataObject) -> None:
     """However many cells a row is copied to; also where no other query reads it."""
@@ -156,6 +170,8 @@ STREAMS = "".join(
 )
 PAIR = "CREATE QUERY q AS SELECT a.v FROM a, b WHERE a.k = b.k WINDOW 1 MILLISECOND"
 COUNTED = "CREATE QUERY q AS SELECT a.v FROM a [ROWS 1000], b [ROWS 2] WHERE a.k = b.k"
+ITSELF = "CREATE QUERY q AS SELECT x.v FROM a x, a y WHERE x.k = y.k WINDOW 20 MICROSECONDS"
+ITSELF_COUNTED = "CREATE QUERY q AS SELECT x.v FROM a x [ROWS 1000], a y [ROWS 5] WHERE x.k = y.k AND y.v < 5"
 TRIPLE = "CREATE QUERY q AS SELECT a.v FROM a, b, c WHERE a.k = b.k AND b.k = c.k WINDOW 1 MILLISECOND"
 
 
@@ -167,12 +183,18 @@ def rows(count: int, heavy: int, first_us: int, apart_us: int = 1) -> pa.RecordB
     return pa.RecordBatch.from_pydict({"k": pa.array(keys), "v": pa.array(numbers, pa.int64()), "ts": times})
 
 
-@pytest.mark.parametrize("text", [PAIR, COUNTED, TRIPLE], ids=["pair", "counted", "triple"])
-def test_with_nine_of_ten_tuples_on_one_key_the_fullest_cell_holds_far_less_when_it_is_split(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "shards"),
+    [(PAIR, 4), (COUNTED, 4), (TRIPLE, 4), (ITSELF, 7), (ITSELF_COUNTED, 7)],
+    ids=["pair", "counted", "triple", "itself", "itself counted"],
+)
+def test_with_nine_of_ten_tuples_on_one_key_the_fullest_cell_holds_far_less_when_it_is_split(
+    text: str, shards: int
+) -> None:
     script = read_script(STREAMS + text)
     held = {}
     for is_split in (False, True):
-        host = LocalHost(script.catalog, script.queries, shards=4)
+        host = LocalHost(script.catalog, script.queries, shards=shards)
         for number in range(8):
             first_us = 2000 * number
             others = {name: rows(2, 10, first_us, 1999) for name in "bc" if f" {name}" in text.split("WHERE")[0]}

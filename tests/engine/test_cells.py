@@ -19,10 +19,10 @@ from headrace.engine.frequent import MOST_KEYS, SAMPLE_ROWS, frequent_keys
 from headrace.engine.guests import with_marks
 from headrace.engine.keys import shard_of
 from headrace.engine.packing import Kind, Packer
-from headrace.engine.segments import BEFORE, NO_GUEST, REPORTED, before_column, unpack_batch
+from headrace.engine.segments import BEFORE, NO_GUEST, REPORTED, SLOT, before_column, unpack_batch
 from headrace.engine.window import Collected
 from headrace.model import Catalog, Stream, StreamId
-from headrace.plan.hypercube import Dimension, Grid, pair_grid
+from headrace.plan.hypercube import Dimension, Grid, grid_of, pair_grid
 from headrace.plan.sharing import Group, SharedPlan, share
 from headrace.plan.skew import HeavyKey
 from headrace.sql import read_script
@@ -252,11 +252,55 @@ def test_a_packer_tells_what_it_saw_of_each_class_and_side() -> None:
     assert seen == {(0, 1): (200, {3: 200}), (1, 1): (200, {})}
 
 
-def test_a_self_join_on_one_key_has_no_grid() -> None:
-    itself = plan("SELECT s.id FROM a s, a t WHERE s.n = t.n WINDOW 1 SECOND")
-    packer = Packer(itself, CATALOG.get(StreamId("a")), 4, grids={group(itself).signature: SPLIT_LEFT})
-    sent = [
-        one for one in packer.pack(cases.batch_of([cases.row(1, i, n=7) for i in range(9)]), 0) if one.kind is Kind.ROWS
-    ]
-    assert [one.shard for one in sent] == [home(7)]
-    assert packer.heavy_seen == {}
+# --- a stream with itself
+
+ITSELF = plan("SELECT s.id FROM a s, a t WHERE s.n = t.n WINDOW 10 MICROSECONDS")
+
+
+def grid_of_itself(shards: int) -> Grid:
+    return Grid(pair_grid(shards).dimensions, heavy(0, 7))
+
+
+def parts(shards: int, ts_us: Sequence[int]) -> dict[int, list[tuple[int, int, int]]]:
+    """By cell, the rows with a heavy key at these times: each with its slot and what it is a guest before."""
+    batch = pa.RecordBatch.from_pydict({"row": pa.array(range(len(ts_us)), pa.int64())})
+    numbers, times_us = np.full(len(ts_us), 7), np.array(ts_us, dtype=np.int64)
+    found = {}
+    for cell, part in Cells(group(ITSELF), 0, grid_of_itself(shards)).split(batch, [numbers], times_us, every=False):
+        marks = [name for name in (before_column(0),) if name in part.schema.names]
+        before = part.column(marks[0]).to_pylist() if marks else [NO_GUEST] * part.num_rows
+        found[cell] = list(zip(part.column("row").to_pylist(), part.column(SLOT).to_pylist(), before, strict=True))
+    return found
+
+
+@pytest.mark.parametrize("shards", [3, 4, 6, 7, 9, 13])
+@given(ts_us=st.lists(times, min_size=1, max_size=9))
+def test_two_tuples_of_one_stream_meet_in_one_cell(shards: int, ts_us: list[int]) -> None:
+    """As ``found_here`` says; a tuple also meets itself."""
+    meetings: Counter[tuple[int, int]] = Counter()
+    for mine in parts(shards, ts_us).values():
+        for (i, slot, before), (j, other, before_other) in product(mine, mine):
+            at_home = ts_us[j] < before and ts_us[i] < before_other
+            meetings[i, j] += at_home and (slot != other or slot % 2 == 1)
+    assert meetings == Counter(product(range(len(ts_us)), repeat=2))
+
+
+def test_a_heavy_key_of_one_stream_is_spread_evenly() -> None:
+    found = parts(7, [SINCE + WINDOW_US] * 70)
+    assert [len(some) for _, some in sorted(found.items())] == [30] * 7
+
+
+def test_of_two_cells_one_would_hold_all_so_nothing_is_split() -> None:
+    assert grid_of(group(ITSELF), 2) is None
+    batch = pa.RecordBatch.from_pydict({"row": [1]})
+    sent = dict(
+        Cells(group(ITSELF), 0, grid_of_itself(2)).split(batch, [np.array([7])], np.array([SINCE]), every=False)
+    )
+    assert {cell: part.schema.names for cell, part in sent.items()} == {home(7, 2): ["row"]}
+
+
+def test_without_heavy_keys_a_stream_joined_with_itself_is_where_its_hash_is() -> None:
+    packer = Packer(ITSELF, CATALOG.get(StreamId("a")), 4)
+    sent = list(packer.pack(cases.batch_of([cases.row(1, number, n=7) for number in range(9)]), 0))
+    assert [one.shard for one in sent if one.kind is Kind.ROWS] == [home(7)]
+    assert [dict(one.keys) for one in packer.heavy_seen.values()] == [{7: 9}]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.config import Settings
+from headrace.plan.explain import explain
 from headrace.plan.sharing import SharedPlan, share
 from headrace.spark.joins import JoinKeeper, read_grids
 from headrace.spark.metrics import BatchFacts
@@ -108,6 +109,23 @@ def test_heavy_keys_are_written_down_before_a_tuple_is_sent_by_them(tmp_path: Pa
     assert (heavy.number, heavy.since_us) == (7, 10**6 + 1)
     assert f"95% of its tuples is split over {dimension.share} cells" in kept.switches[-1]
     assert keeper(tmp_path).known == kept.known
+
+
+@pytest.mark.parametrize(
+    ("shards", "said"), [(2, []), (4, ["a key of a with 95% of its tuples is split over 3 cells"])]
+)
+def test_heavy_keys_of_a_stream_joined_with_itself_are_split_where_cells_are_enough(
+    tmp_path: Path, shards: int, said: list[str]
+) -> None:
+    script = read_script(STREAMS + "CREATE QUERY q AS SELECT s.y FROM a s, a t WHERE s.x = t.x WINDOW 10 SECONDS;")
+    itself = share(script.catalog, script.queries)
+    kept = JoinKeeper(Settings(shards=shards), tmp_path / "grids.json")
+    kept.adopt(itself)
+    seen = json.dumps([[itself.groups[0].signature, 0, 0, 2000, [[7, 1900]]]])
+    assert kept.learn(told(0, to_a=1, to_c=1, seen=seen)) == bool(said)
+    assert [one.split(": ", 1)[1] for one in kept.switches] == said
+    text = explain(itself, Settings(shards=shards), grids=kept.known)
+    assert ("1 heavy key: over 3 cells, a tuple to 2 of them" in text) == bool(said)
 
 
 def test_sizes_of_indexes_follow_what_is_measured(tmp_path: Path) -> None:

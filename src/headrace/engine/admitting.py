@@ -34,7 +34,8 @@ def without_idle_guests(
         held = [*(run.min_us for run in state.window.runs), *(int(one.ts_us[0]) for one in some)]
         waiting = (state.waiting.first_us, *(block.oldest_us(index) for block in pending))
         oldest_us.append(min([coming_us, *held, *(one for one in waiting if one is not None)]))
-    return [still_visiting(some, side, group.key_sides, oldest_us) for side, some in enumerate(released)]
+    by_side = [oldest_us[index] for index in group.sides]
+    return [still_visiting(some, side, group.key_sides, by_side) for side, some in enumerate(released)]
 
 
 def with_seen(

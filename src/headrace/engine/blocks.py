@@ -11,7 +11,7 @@ searchable (in the window) once it has had its first turn, so a first scan meets
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.engine.events import DropSegment, Effect, KeepSegment
 from headrace.engine.keys import Int64s
-from headrace.engine.segments import content_name, pack_batch
+from headrace.engine.segments import content_name, int64s_of, pack_batch
 from headrace.engine.spaces import Block, NewRows
 from headrace.engine.window import Serial
 from headrace.plan.sharing import Sizes
@@ -30,6 +30,8 @@ ARRIVED = "__arrived"
 """When that tuple arrived."""
 CELL = "__cell"
 """Which set of readers a held result has."""
+THEN = "__then"
+"""What the columns are called by that order results further, where those of several scans are put in one order."""
 MARKS = (RANK, ARRIVED, CELL)
 
 
@@ -52,13 +54,16 @@ class PendingBlock:
     """Tuples that still have windows to scan. ``done`` is how far back they have scanned each side (None: not at all);
     ``weight`` what they count for in a budget, the same on all shards, and ``tuples`` how many of them are here;
     ``epoch`` which queries they serve: those that were there when it was made. A ``whole`` block scans all of it in its
-    first turn, whatever is due by then; its rounds are stretches of the total order, one after the other."""
+    first turn, whatever is due by then; its rounds are stretches of the total order, one after the other. Results of a
+    ``placed`` block are held with the places of their tuples, because those of different scans come between each
+    other."""
 
     epoch: int
     weight: int
     tuples: int
     rounds: list[Block]
     whole: bool = False
+    placed: bool = False
     done: Sizes | None = None
     held: list[HeldResults] = field(default_factory=list)
     names: list[list[str | None]] = field(default_factory=list)
@@ -129,12 +134,20 @@ def _marked_rows(block: Block, new: NewRows) -> pa.RecordBatch:
     return ranked.append_column(ARRIVED, pa.array(block.arrived_us[new.ranks].astype(np.int64)))
 
 
-def marked_results(batch: pa.RecordBatch, ranks: Int64s, arrived_us: Int64s, cells: np.ndarray) -> pa.RecordBatch:
-    """Result rows with their marks beside them, each given by row."""
-    marks = [ranks.astype(np.int64), arrived_us, cells.astype(np.int64)]
-    arrays = [*batch.columns, *(pa.array(mark) for mark in marks)]
-    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *MARKS])
+def marked_results(
+    batch: pa.RecordBatch, ranks: Sequence[Int64s], arrived_us: Int64s, cells: np.ndarray
+) -> pa.RecordBatch:
+    """Result rows with their marks beside them, each given by row. ``ranks``: what orders them, first things first."""
+    first, *more = (rank.astype(np.int64, copy=False) for rank in ranks)
+    marks = [first, arrived_us, cells.astype(np.int64), *more]
+    names = [*batch.schema.names, *MARKS, *(f"{THEN}{number}" for number in range(len(more)))]
+    return pa.RecordBatch.from_arrays([*batch.columns, *(pa.array(mark) for mark in marks)], names=names)
+
+
+def ranks_of(batch: pa.RecordBatch) -> list[Int64s]:
+    """What orders marked results, first things first."""
+    return [int64s_of(batch, name) for name in batch.schema.names if name == RANK or name.startswith(THEN)]
 
 
 def without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.select([name for name in batch.schema.names if name not in MARKS])
+    return batch.select([name for name in batch.schema.names if name not in MARKS and not name.startswith(THEN)])

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.engine.keys import Int64s, shard_of
-from headrace.engine.segments import NO_GUEST, REPORTED, before_column, take_rows
+from headrace.engine.segments import NO_GUEST, NO_SLOT, REPORTED, SLOT, before_column, take_rows
 from headrace.plan.hypercube import Dimension, Grid
+from headrace.plan.planes import plane_for
 from headrace.plan.sharing import Group
 from headrace.plan.skew import HeavyKey, meets_older_us
 
@@ -30,16 +31,17 @@ from headrace.plan.skew import HeavyKey, meets_older_us
 @dataclass(frozen=True, slots=True)
 class _Spread:
     """Copies of rows: which row each is, its coordinates as one number, whether it is its row's first, and by attribute
-    class, what it is a guest before."""
+    class, what it is a guest before; of a plane, which of a row's copies it is."""
 
     rows: Int64s
     codes: Int64s
     is_first: np.ndarray
     before_us: Mapping[int, Int64s]
+    slots: Int64s | None = None
 
     def along(self, share: int, coordinates: Int64s) -> _Spread:
         """Each copy at a coordinate of one dimension more."""
-        return _Spread(self.rows, self.codes * share + coordinates, self.is_first, self.before_us)
+        return replace(self, codes=self.codes * share + coordinates)
 
     def with_more(self, again: Int64s) -> _Spread:
         """And those at these positions once more, at the end."""
@@ -85,6 +87,7 @@ class Cells:
         self._count = math.prod(one.share for one in self._own)
         self._graph = group.graph
         self._meets_older_us = meets_older_us(group)
+        self._is_self = group.sides == (0, 0)
         self._heavy = self._heavy_keys()
         self._dealt = 0
 
@@ -93,6 +96,8 @@ class Cells:
         found = {}
         for attribute in {one.attribute for one in self._own if one.attribute is not None}:
             mine = [one for one in self.grid.heavy if one.attribute == attribute]
+            if self._is_self:
+                mine = [replace(one, split_side=self._side) for one in mine if plane_for(self._count) is not None]
             if mine:
                 found[attribute] = _HeavyKeys.of(mine, self._side)
         return found
@@ -159,6 +164,8 @@ class Cells:
         rows = take_rows(batch, spread.rows[order])
         if len(order) > batch.num_rows:
             rows = _reporting(rows, spread.is_first[order])
+        if spread.slots is not None:
+            rows = rows.append_column(SLOT, pa.array(spread.slots[order]))
         before = {attribute: pa.array(some[order]) for attribute, some in spread.before_us.items()}
         ends = np.cumsum(np.bincount(spread.codes, minlength=self._count))
         parts = {}
@@ -182,6 +189,8 @@ class Cells:
             keys = None if dimension.attribute is None else self._heavy.get(dimension.attribute)
             if keys is None:
                 spread = spread.along(dimension.share, coordinates[spread.rows])
+            elif self._is_self:
+                spread = self._over_plane(spread, dimension, keys, numbers[0], ts_us)
             else:
                 spread = self._along_heavy(spread, dimension, keys, numbers, ts_us, stride)
             stride *= dimension.share if keys is not None or dimension.attribute is None else 1
@@ -217,6 +226,32 @@ class Cells:
             first = len(spread.rows)
             more.before_us[dimension.attribute][first : first + len(guests)] = since_us
         return more.along(share, np.concatenate([at, home[guests], elsewhere.ravel()]))
+
+    def _over_plane(
+        self, spread: _Spread, dimension: Dimension, keys: _HeavyKeys, numbers: Int64s, ts_us: Int64s
+    ) -> _Spread:
+        """The one dimension of a stream that is joined with itself: tuples with a heavy key go to the cells of their
+        deals, counted from the key's home on; those that do not come home so are guests there."""
+        plane, share = plane_for(dimension.share), dimension.share
+        assert plane is not None
+        assert dimension.attribute is not None
+        home = shard_of(numbers, share)
+        heavy, places = keys.find(numbers, ts_us)
+        deals = (self._first_dealt(ts_us, len(plane.cells)) + np.arange(len(heavy))) % len(plane.cells)
+        cells = np.array(plane.cells)[deals]
+        visits = ~(cells == 0).any(axis=1)
+        if self._meets_older_us is not None:
+            visits &= ts_us[heavy] - keys.since_us[places] < self._meets_older_us
+        guests = heavy[visits]
+        at = home.copy()
+        at[heavy] = (home[heavy] + cells[:, 0]) % share
+        elsewhere = (home[heavy][:, None] + cells[:, 1:]) % share
+        more = spread.with_more(np.concatenate([guests, np.repeat(heavy, elsewhere.shape[1])]))
+        more.before_us[dimension.attribute][len(ts_us) : len(ts_us) + len(guests)] = keys.since_us[places[visits]]
+        slots = np.full(len(more.rows), NO_SLOT)
+        slots[heavy] = 2 * deals + 1
+        slots[len(ts_us) + len(guests) :] = np.repeat(2 * deals, elsewhere.shape[1])
+        return replace(more.along(share, np.concatenate([at, home[guests], elsewhere.ravel()])), slots=slots)
 
     def _first_dealt(self, ts_us: Int64s, share: int) -> int:
         """Where dealing begins: anywhere, but always there for the same rows."""

@@ -135,7 +135,9 @@ class GroupOperator:
             weight = max(1, self.heard.due(place.ts_us) // len(blocks))
             for rounds in blocks:
                 tuples = sum(len(block.arrived_us) for block in rounds)
-                block = PendingBlock(self._epoch, weight, tuples, rounds, self._join.is_whole(rounds))
+                whole = self._join.is_whole(rounds)
+                placed = not whole and self._join.is_placed()
+                block = PendingBlock(self._epoch, weight, tuples, rounds, whole, placed)
                 block.known_us, block.upto_us = known_us, upto_us
                 self.pending.append(block)
             known_us = upto_us
@@ -247,12 +249,13 @@ class GroupOperator:
         if block.is_scanned:
             return
         upto = reach_of([member.sizes for member in served]) if block.whole else reach
+        placed = self._options.cut if block.placed else None
         for number, one in enumerate(block.rounds):
             sides = self._join.sides(one, is_resumed=block.done is not None)
             first = 0 if block.whole else None
             for matches in self._join.matches(sides, Reach(upto, block.done)):
                 self.folds.take(self._outputs, matches, sides.spaces, one.arrived_us, block.upto_us)
-                for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, first):
+                for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, first, placed):
                     held.round = number
                     yield held
                 first = None if first is None else first + len(matches)

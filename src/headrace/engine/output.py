@@ -27,7 +27,7 @@ from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import EmitCount, EmitRows
 from headrace.engine.keys import Int64s
 from headrace.engine.slices import Check, Slice
-from headrace.engine.spaces import Matches, Space, tie_order
+from headrace.engine.spaces import Matches, Space, place_ranks, tie_order
 from headrace.model import QueryId
 from headrace.plan.expressions import ColumnRef, Expression
 from headrace.plan.queries import Output
@@ -160,29 +160,33 @@ class GroupOutputs:
                 yield cls.number, positions, family.rows(parts.whole.reader(positions), len(positions))
 
     def hold(
-        self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, first: int | None = None
+        self,
+        matches: Matches,
+        spaces: Sequence[Space],
+        arrived_us: Int64s,
+        first: int | None = None,
+        placed: Cut | None = None,
     ) -> Iterator[HeldResults]:
         """What is made of these matches, kept together until the windows are done: for each family one batch, class
-        after class. ``first``: the place of the first match among those of its scan, where that is their rank."""
+        after class. ``first``: the place of the first match among those of its scan, where that is their rank.
+        ``placed``: how results are cut, where those of several scans come between each other."""
         if not len(matches):
             return
         parts = _Parts(matches, spaces, self._checks)
         for family in self._families:
             readers: list[tuple[str, ...]] = []
-            found: list[tuple[Int64s, Int64s, np.ndarray]] = []
+            found: list[tuple[np.ndarray, ...]] = []
             for cls in family.classes:
                 positions = parts.ordered(cls.ties, parts.passing(cls.number, cls.reach))
                 if len(positions):
                     cells, codes = _cells(cls, parts.whole, positions)
-                    places = parts.places(cls.ties)[positions] if cls.ties else positions
-                    found.append((positions, places, codes.astype(np.int64) + len(readers)))
+                    ranks = _ranks(cls, family, parts, first, placed)
+                    found.append((positions, codes.astype(np.int64) + len(readers), *(one[positions] for one in ranks)))
                     readers += [tuple(one.identity for one in cell) for cell in cells]
             if found:
-                positions, places, codes = (np.concatenate(column) for column in zip(*found, strict=True))
+                positions, codes, *ranks = (np.concatenate(column) for column in zip(*found, strict=True))
                 rows = family.rows(parts.whole.reader(positions), len(positions))
-                probes = matches.probe[positions]
-                ranks = probes if first is None else places + first
-                batch = marked_results(rows, ranks, arrived_us[probes], codes)
+                batch = marked_results(rows, ranks, arrived_us[matches.probe[positions]], codes)
                 yield HeldResults(tuple(readers), batch, family.delivery is Delivery.COUNT)
 
 
@@ -210,6 +214,7 @@ class _Parts:
         self.whole = Slice(matches, spaces, checks.conditions, checks.indexed)
         self._spaces = spaces
         self._places: dict[tuple[int, ...], Int64s] = {}
+        self._ranks: dict[tuple[int, ...], list[Int64s]] = {}
         self._parts: list[tuple[Int64s | None, Slice, list[Check | None]]] = []
         kinds = [list(dict.fromkeys(space.collections)) for space in spaces]
         if all(len(one) == 1 for one in kinds):
@@ -247,9 +252,27 @@ class _Parts:
             self._places[ties][order] = np.arange(len(order))
         return self._places[ties]
 
+    def ranks(self, ties: tuple[int, ...]) -> list[Int64s]:
+        """The same as numbers that can be compared with those of other scans."""
+        if ties not in self._ranks:
+            sides = ties or tuple(range(len(self._spaces)))
+            self._ranks[ties] = place_ranks(self.whole.matches, self._spaces, sides)
+        return self._ranks[ties]
+
     def ordered(self, ties: tuple[int, ...], positions: Int64s) -> Int64s:
         """These positions in that order; the matches are in it already where no ties are given."""
         return positions[np.argsort(self.places(ties)[positions])] if ties and len(positions) else positions
+
+
+def _ranks(cls: _Class, family: _Family, parts: _Parts, first: int | None, placed: Cut | None) -> list[Int64s]:
+    """What orders a class's held results among those of one block: the tuples that found them, where a later scan's
+    come before an earlier one's."""
+    if first is not None:
+        return [first + (parts.places(cls.ties) if cls.ties else parts.whole.everything)]
+    is_placed = placed is not None and cut_for(family.delivery, placed) is Cut.WINDOWS
+    if is_placed and family.delivery is not Delivery.COUNT:
+        return parts.ranks(cls.ties)
+    return [parts.whole.matches.probe]
 
 
 def _cuts(cls: _Class, parts: _Parts, cut: Cut) -> Iterator[tuple[tuple[QueryId, ...], Int64s]]:

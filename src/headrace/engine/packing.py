@@ -242,12 +242,11 @@ class Packer:
         return np.arange(self._dealt - rows, self._dealt)
 
     def _cells_of(self, group_index: int, side: int) -> Cells | None:
-        """Where a side's rows go; None where the group has no grid: a self-join on one key."""
+        """Where a side's rows go; None where the group has no grid: one key's hash says it then."""
         place = (group_index, side)
         if place not in self._cells:
             group = self._plan.groups[group_index]
-            has_grid = group.graph is not None or len(group.inputs) > 1
-            grid = (self._grids.get(group.signature) or grid_of(group, self._shards)) if has_grid else None
+            grid = self._grids.get(group.signature) or grid_of(group, self._shards)
             self._cells[place] = None if grid is None else Cells(group, side, grid)
         return self._cells[place]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.blocks import ARRIVED, CELL, RANK, HeldResults, without_marks
+from headrace.engine.blocks import ARRIVED, CELL, HeldResults, ranks_of, without_marks
 from headrace.engine.events import EmitCount, EmitRows
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import expand_ranges
@@ -108,7 +108,7 @@ def _released(
     scans: Sequence[HeldResults],
     asked: Sequence[tuple[tuple[QueryId, ...], Sequence[tuple[int, int]]]],
 ) -> Iterator[Emission]:
-    """For each set of names, their cells (scan, cell) as one batch in rank order: all of them picked at once."""
+    """For each set of names, their cells (scan, cell) as one batch in order: all of them picked at once."""
     if not asked:
         return
     bases = np.cumsum([0, *(scan.batch.num_rows for scan in scans)])
@@ -125,7 +125,7 @@ def _released(
     if not len(rows):
         return
     held = scans[0].batch if len(scans) == 1 else pa.concat_batches([scan.batch for scan in scans])
-    by_owner = np.lexsort((rows, int64s_of(held, RANK)[rows], owner))
+    by_owner = np.lexsort((rows, *(rank[rows] for rank in ranks_of(held)[::-1]), owner))
     picked = held.take(pa.array(rows[by_owner]))
     results = without_marks(picked)
     sizes = np.bincount(owner, minlength=len(asked)).tolist()

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from headrace.engine.checking import serves
 from headrace.engine.events import EmitCount
-from headrace.engine.guests import found_here, guest_marks
+from headrace.engine.guests import found_here, guest_marks, has_slots
 from headrace.engine.inputs import InputState
 from headrace.engine.join import Sides
 from headrace.engine.multiway import MultiJoin
@@ -74,7 +74,7 @@ class GroupJoin:
             return False
         if sides.is_late and (isinstance(sides, MultiJoin) or self._is_uneven):
             return False
-        if self._group.verified or guest_marks(self._group.key_sides, sides.spaces):
+        if self._group.verified or guest_marks(self._group.key_sides, sides.spaces) or has_slots(sides.spaces):
             return False
         return all(cls.delivery is Delivery.COUNT and not cls.filters for cls in self._group.classes) and all(
             serves(cls, side, collected) and not cls.unchecked(side, collected.pushed)
@@ -95,13 +95,17 @@ class GroupJoin:
         """Whether a block's results are only in order when it is scanned at once."""
         if len(rounds) > 1:
             return True
-        if self._group.graph is not None:
-            cuts = {cut_for(cls.delivery, self._options.cut) for cls in self._group.classes}
-            is_apart = Cut.WINDOWS in cuts and len(self._windows) > 1
-        else:
-            is_mixed = self._is_uneven or len(set(self._group.measures)) > 1
-            is_apart = self._group.numbers_tuples or (self._group.sides == (0, 0) and is_mixed)
-        return is_apart or any(self.sides(block).is_late for block in rounds)
+        is_mixed = self._is_uneven or len(set(self._group.measures)) > 1
+        is_apart = self._group.numbers_tuples or (self._group.sides == (0, 0) and is_mixed)
+        if self._group.graph is None and is_apart:
+            return True
+        return any(self.sides(block).is_late for block in rounds)
+
+    def is_placed(self) -> bool:
+        """Whether results must be held with the places of their tuples: of three, those of a larger window come between
+        those of a smaller one, and some query's rows are one ordered stream."""
+        cuts = {cut_for(cls.delivery, self._options.cut) for cls in self._group.classes}
+        return self._group.graph is not None and Cut.WINDOWS in cuts and len(self._windows) > 1
 
     def measured(self) -> Measured | None:
         """What a multi-way join is like now, for choosing its orders; of two sides there is only one."""

@@ -45,6 +45,12 @@ def before_column(attribute: int) -> str:
     return f"{BEFORE}{attribute}"
 
 
+SLOT = "__slot"
+"""The column that says which copy of a tuple this is, where a heavy key of a stream that is joined with itself is dealt
+out (``guests``); ``NO_SLOT`` for all others."""
+NO_SLOT = -1
+
+
 def seen_column(input: int) -> str:
     """The column that holds how many tuples of that input's whole stream are before a tuple, likewise."""
     return f"__seen{input}"

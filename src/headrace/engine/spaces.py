@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.keys import Int64s
+from headrace.engine.matching import bisect_within, key_ranges
 from headrace.engine.segments import KEY, NUMBER, PLACE, Layout, Segment, build_segment, int64s_of, seen_column
 from headrace.engine.waiting import Released
 from headrace.engine.window import Collected, Run
@@ -202,6 +203,24 @@ class Space:
         values: Int64s = self.column(NUMBER, pa.int64(), addresses).to_numpy()
         return values
 
+    def arrivals(self, addresses: Int64s) -> Int64s:
+        """The same as numbers that stay whatever else is held: places in the whole stream, or how many rows of a key
+        and time came before."""
+        if self.is_numbered:
+            return self.numbers(addresses)
+        if any(PLACE in batch.schema.names for batch in self._batches):
+            values: Int64s = self.column(PLACE, pa.int64(), addresses).to_numpy()
+            return values
+        distinct, of_row = np.unique(addresses, return_inverse=True)
+        keys, ts_us = self.key_numbers(0, distinct), self.times(distinct)
+        before = np.zeros(len(distinct), dtype=np.int64)
+        for segment, base, _ in self.pieces(new=True):
+            low, high = key_ranges(segment.keys, keys)
+            low = bisect_within(segment.ts_us, low, high, ts_us)
+            high = bisect_within(segment.ts_us, low, high, ts_us + 1)
+            before += np.clip(distinct - base, low, high) - low
+        return before[of_row]
+
     def places(self, addresses: Int64s) -> Int64s:
         """Numbers that rise with the rows' places in their stream: addresses, where those do."""
         if not self.is_numbered:
@@ -247,6 +266,19 @@ def tie_order(matches: Matches, spaces: Sequence[Space], ties: Sequence[int], *,
     return _sorted_by(keys)
 
 
+def place_ranks(matches: Matches, spaces: Sequence[Space], ties: Sequence[int]) -> list[Int64s]:
+    """What orders results as ``tie_order`` does, first things first, as numbers that do not depend on what else is
+    held: a block's scans can be put in one order by them, whatever came and was merged in between."""
+    numbers = [space.arrivals(some) for space, some in zip(spaces, matches.sides, strict=True)]
+    if len({space.position for space in spaces}) < len(spaces):
+        return _place_keys(matches, spaces, ties, numbers)
+    keys: list[Int64s] = [matches.probe]
+    for side in ties:
+        is_other = matches.newest != side  # of the newest the rank says it all
+        keys += [is_other * spaces[side].times(matches.sides[side]), is_other * numbers[side]]
+    return keys
+
+
 def _sorted_by(keys: Sequence[Int64s]) -> Int64s:
     """The order by several keys of numbers from 0 on: as one number each, where that fits."""
     packed = np.zeros(len(keys[0]), dtype=np.int64)
@@ -261,10 +293,17 @@ def _sorted_by(keys: Sequence[Int64s]) -> Int64s:
 
 
 def _order_by_places(matches: Matches, spaces: Sequence[Space], ties: Sequence[int]) -> Int64s:
+    numbers = [space.numbers(some) for space, some in zip(spaces, matches.sides, strict=True)]
+    return np.lexsort(_place_keys(matches, spaces, ties, numbers)[::-1])
+
+
+def _place_keys(
+    matches: Matches, spaces: Sequence[Space], ties: Sequence[int], numbers_by_side: Sequence[Int64s]
+) -> list[np.ndarray]:
     """Places are (time, stream, number); the newest's, the others' in the order of ``ties``, then all of them."""
     everything = np.arange(len(matches))
     times = np.stack([space.times(some) for space, some in zip(spaces, matches.sides, strict=True)])
-    numbers = np.stack([space.numbers(some) for space, some in zip(spaces, matches.sides, strict=True)])
+    numbers = np.stack(numbers_by_side)
     streams = np.array([space.position for space in spaces])
     others = np.array([[side for side in ties if side != newest] for newest in range(len(spaces))])
     keys: list[np.ndarray] = []
@@ -272,7 +311,7 @@ def _order_by_places(matches: Matches, spaces: Sequence[Space], ties: Sequence[i
         keys += [times[sides, everything], streams[sides], numbers[sides, everything]]
     for side in ties:
         keys += [times[side], numbers[side]]
-    return np.lexsort(keys[::-1])
+    return keys
 
 
 def _as_int64(values: pa.Array) -> pa.Array:

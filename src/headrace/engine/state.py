@@ -114,6 +114,7 @@ def _block_to_json(block: PendingBlock) -> dict[str, Any]:
         "weight": block.weight,
         "tuples": block.tuples,
         "whole": block.whole,
+        "placed": block.placed,
         "done": block.done,
         "names": block.names,
         "size_bytes": block.size_bytes,
@@ -150,9 +151,8 @@ def _block_from_json(kept: dict[str, Any], operator: GroupOperator, source: Segm
         for one in kept["held"]
     ]
     numbers = (kept["epoch"], kept["weight"], kept["tuples"])
-    return PendingBlock(
-        *numbers, rounds, kept["whole"], done, held, kept["names"], kept["size_bytes"], *kept["times_us"]
-    )
+    scanned = (kept["whole"], kept["placed"], done)
+    return PendingBlock(*numbers, rounds, *scanned, held, kept["names"], kept["size_bytes"], *kept["times_us"])
 
 
 def _round_from_store(

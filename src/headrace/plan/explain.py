@@ -74,7 +74,7 @@ def _group_lines(
         yield f"  partitioning  {_partitioning(group, settings.shards)}"
     else:
         yield from join_lines(group, join, settings, names)
-    yield from heavy_lines(grids.get(group.signature, Grid()), names)
+    yield from heavy_lines(group, grids.get(group.signature, Grid()), names)
     if group.is_join:
         yield (
             "  bands         " + " | ".join(_bands(group))

@@ -10,6 +10,7 @@ from headrace.plan.costs import Order
 from headrace.plan.hypercube import Dimension, Grid
 from headrace.plan.joingraph import graph_text, key_text
 from headrace.plan.joinplans import JoinPlan, buckets_of, cost_of, expiry_us
+from headrace.plan.planes import Plane, plane_for
 from headrace.plan.sharing import Group, expression_text
 from headrace.plan.skew import HeavyKey, SeenBySide, SeenKeys
 from headrace.plan.switching import number
@@ -40,8 +41,13 @@ def join_lines(group: Group, join: JoinPlan, settings: Settings, names: Sequence
     yield f"    per cell    about {number(load)} tuples held of {number(sum(join.facts.sizes))}"
 
 
-def heavy_lines(grid: Grid, names: Sequence[str]) -> Iterator[str]:
+def heavy_lines(group: Group, grid: Grid, names: Sequence[str]) -> Iterator[str]:
     """How many keys are split, by the stream whose tuples are dealt out."""
+    plane = _plane_of(group, grid)
+    if plane is not None and grid.heavy:
+        keys = "1 heavy key" if len(grid.heavy) == 1 else f"{len(grid.heavy)} heavy keys"
+        yield f"    split       {keys}: over {len(plane.lines)} cells, a tuple to {len(plane.cells[0])} of them"
+        return
     for side in sorted({one.split_side for one in grid.heavy}):
         count = sum(one.split_side == side for one in grid.heavy)
         keys = "1 heavy key" if count == 1 else f"{count} heavy keys"
@@ -53,11 +59,18 @@ def heavy_lines(grid: Grid, names: Sequence[str]) -> Iterator[str]:
 
 def heavy_text(group: Group, grid: Grid, key: HeavyKey, seen: SeenBySide) -> str:
     """What is said when a key becomes heavy."""
-    name = side_names(group)[key.split_side]
+    plane = _plane_of(group, grid)
+    name = group.inputs[0].stream if plane is not None else side_names(group)[key.split_side]
     of_side = seen.get((key.attribute, key.split_side), SeenKeys())
     part = of_side.keys.get(key.number, 0) / max(of_side.rows, 1)
     cells = next((one.share for one in grid.dimensions if one.attribute == key.attribute), 1)
+    cells = cells if plane is None else len(plane.lines)
     return f"a key of {name} with {part:.0%} of its tuples is split over {cells} cells"
+
+
+def _plane_of(group: Group, grid: Grid) -> Plane | None:
+    """How heavy keys of a stream that is joined with itself are spread."""
+    return plane_for(grid.cells) if group.sides == (0, 0) else None
 
 
 def _order_text(join: JoinPlan, origin: int, settings: Settings, names: Sequence[str]) -> str:

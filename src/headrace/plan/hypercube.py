@@ -24,6 +24,7 @@ from typing import Any
 
 from headrace.errors import PlanError
 from headrace.plan.joingraph import JoinGraph
+from headrace.plan.planes import plane_for
 from headrace.plan.sharing import Group
 from headrace.plan.skew import HeavyKey
 
@@ -94,10 +95,12 @@ def pair_grid(shards: int) -> Grid:
 
 
 def grid_of(group: Group, shards: int) -> Grid | None:
-    """A group's grid while nothing is known of its tuples; None where it has none: a scan, a self-join on one key."""
+    """A group's grid while nothing is known of its tuples; None where it has none, and no key is ever split: a scan, a
+    stream joined with itself on one key where there are few shards."""
     if group.graph is not None:
         return choose_grid(group.graph, (1.0,) * len(group.sides), shards)
-    return pair_grid(shards) if group.sides == (0, 1) else None
+    is_grid = group.sides == (0, 1) or (group.sides == (0, 0) and plane_for(shards) is not None)
+    return pair_grid(shards) if is_grid else None
 
 
 def choose_grid(graph: JoinGraph, held_rows: Sequence[float], shards: int) -> Grid:

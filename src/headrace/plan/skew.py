@@ -7,7 +7,8 @@
 
 Each pair still meets in one cell. A tuple of the split side from s on must also meet the older tuples of the others,
 which are in its home alone: while a window reaches back before s it is sent there too, as a *guest*. What a guest is
-in counts only with an older tuple of another side; all else is found where the tuple was dealt to.
+in counts only with an older tuple of another side; all else is found where the tuple was dealt to. A stream that is
+joined with itself on the key is not split by side but spread over a plane (``planes``), with guests likewise.
 
 Owns: :class:`HeavyKey`, what is seen of keys (:class:`SeenKeys`) and which keys become heavy (``heavy_keys``).
 Invariants: a key once heavy stays so, with its split side and time; no tuple from that time on was sent before it was
