@@ -1,0 +1,128 @@
+"""The setting of paper 003's experiments: 16 queries with more than 100 operators over 5 self-similar streams.
+
+A query reads one to five streams. Each is selected and projected, then joined with what was joined before, and what is
+left is selected once more: from the simplest select query to four joins over five streams. Selections of a stream are
+shared where two queries ask for the same. Selectivities are spread over 0 to 1, a few joins are above 1. The operators
+are simulated; what they are like follows from the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.lab.bursts import Bursts
+from headrace.model import QueryId
+from headrace.plan.capacities import OperatorFacts
+from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName, OperatorNode
+
+STREAMS = ("a", "b", "c", "d", "e")
+RATES = (60.0, 100.0, 140.0, 180.0, 220.0)
+"""Tuples a second of the five streams, for a load of 1."""
+STREAMS_OF_QUERY = (1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5)
+TUPLE_BYTES = 64.0
+VARIANTS = 3
+"""Selections of a stream that queries choose from, so that some of them are shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Operators and what they are like, and the streams they read."""
+
+    graph: OperatorGraph
+    facts: dict[OperatorName, OperatorFacts]
+    streams: dict[str, Bursts]
+
+    @property
+    def load(self) -> float:
+        """The time that the tuples of a second take, in the long run."""
+        passing: dict[str, float] = {name: one.rate for name, one in self.streams.items()}
+        busy_s = 0.0
+        for one in self.graph.operators:
+            taken = sum(passing[given] for given in one.inputs)
+            busy_s += taken * self.facts[one.name].service_s
+            passing[one.name] = taken * self.facts[one.name].selectivity
+        return busy_s
+
+
+def many_operators(load: float, seed: int = 3) -> Setting:
+    """The setting, with service times such that the streams' mean rates take this part of the time there is."""
+    drawing = _Drawing(np.random.default_rng(seed))
+    graph = OperatorGraph()
+    for number, streams in enumerate(STREAMS_OF_QUERY, 1):
+        graph = graph.with_graph(OperatorGraph(tuple(drawing.query(number, streams))))
+    facts = {name: drawing.facts[name] for name in graph.names}
+    streams = {name: Bursts(rate) for name, rate in zip(STREAMS, RATES, strict=True)}
+    factor = load / Setting(graph, facts, streams).load
+    return Setting(graph, {name: _slower(one, factor) for name, one in facts.items()}, streams)
+
+
+def _slower(facts: OperatorFacts, factor: float) -> OperatorFacts:
+    return OperatorFacts(facts.service_s * factor, facts.selectivity, facts.input_bytes, facts.output_bytes)
+
+
+class _Drawing:
+    """Draws queries, bottom up."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.facts: dict[OperatorName, OperatorFacts] = {}
+        self._rng = rng
+
+    def query(self, number: int, streams: int) -> Iterator[OperatorNode]:
+        chosen = [STREAMS[place] for place in self._rng.permutation(len(STREAMS))[:streams]]
+        joined: OperatorName | None = None
+        for step, stream in enumerate(chosen):
+            select = self._select(stream)
+            yield select
+            project = self._project(select)
+            yield project
+            if joined is None:
+                joined = project.name
+                continue
+            join = self._join(f"q{number}.{step}", (joined, project.name))
+            yield join
+            joined = join.name
+        assert joined is not None
+        yield self._last(number, joined)
+
+    def _select(self, stream: str) -> OperatorNode:
+        name = OperatorName(f"select {stream}{self._rng.integers(VARIANTS * 4)}")
+        facts = self._facts(name, 1.0, self._rng.uniform(0.05, 0.6), TUPLE_BYTES, TUPLE_BYTES)
+        return self._node(name, OperatorKind.SELECT, (stream,), facts)
+
+    def _project(self, below: OperatorNode) -> OperatorNode:
+        name = OperatorName(f"project {below.name.split()[1]}.{self._rng.integers(VARIANTS)}")
+        facts = self._facts(name, 0.8, 1.0, TUPLE_BYTES, TUPLE_BYTES * 0.6)
+        return self._node(name, OperatorKind.PROJECT, (below.name,), facts)
+
+    def _join(self, place: str, inputs: tuple[str, ...]) -> OperatorNode:
+        name = OperatorName(f"join {place}")
+        wide = self._rng.uniform() < 0.15
+        selectivity = self._rng.uniform(1.0, 1.4) if wide else self._rng.uniform(0.2, 0.95)
+        facts = self._facts(name, 8.0, selectivity, TUPLE_BYTES * 0.6, TUPLE_BYTES * 0.6)
+        return self._node(name, OperatorKind.JOIN, inputs, facts)
+
+    def _last(self, number: int, below: OperatorName) -> OperatorNode:
+        name = OperatorName(f"select-project q{number}")
+        facts = self._facts(name, 2.0, self._rng.uniform(0.1, 0.9), TUPLE_BYTES * 0.6, TUPLE_BYTES * 0.5)
+        return self._node(name, OperatorKind.SELECT_PROJECT, (below,), facts, (QueryId(f"q{number}"),))
+
+    def _facts(
+        self, name: OperatorName, service: float, selectivity: float, input_bytes: float, output_bytes: float
+    ) -> OperatorFacts:
+        """Drawn once for a name."""
+        service_s = service * self._rng.uniform(0.5, 2.0)
+        drawn = OperatorFacts(service_s, selectivity, input_bytes, output_bytes)
+        return self.facts.setdefault(name, drawn)
+
+    def _node(
+        self,
+        name: OperatorName,
+        kind: OperatorKind,
+        inputs: tuple[str, ...],
+        facts: OperatorFacts,
+        delivers: tuple[QueryId, ...] = (),
+    ) -> OperatorNode:
+        return OperatorNode(name, kind, f"{name}, selectivity {facts.selectivity:.2f}", inputs, delivers)
