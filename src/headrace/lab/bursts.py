@@ -1,4 +1,4 @@
-"""Self-similar streams: many flows that are silent and send in turns, with heavy-tailed lengths (paper 003, section 5.1).
+"""Self-similar streams: many flows that are silent and send in turns, with heavy-tailed lengths (paper 003, 5.1).
 
       flow 1   ####........##......####        # ON: tuples with exponential gaps; . OFF: nothing
       flow 2   ..#####################.        lengths are Pareto: ON a = 1.4, OFF a = 1.2, so that some are very long
