@@ -1,4 +1,4 @@
-"""From a strategy's units to the next turn, with or without a promise that no unit starves (paper 003, section 4.2).
+"""From a strategy's units to the next one to run; with a promise that none starves, or without (paper 003, 4.2).
 
       static    the highest priority that has tuples; among equals the oldest tuple
       oldest    the same, but every so often the unit with the oldest tuple of all
@@ -12,7 +12,6 @@ until one has tuples, the others look at every unit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Protocol
 
@@ -25,18 +24,10 @@ from headrace.engine.strategies import (
     Unit,
     Waiting,
 )
-from headrace.plan.opgraph import OperatorGraph, OperatorPath
+from headrace.plan.opgraph import OperatorGraph
 
 _LEAST_PART = 1e-3
 """Of the span of all priorities: what the lowest gets where some are not above zero, as factors need."""
-
-
-@dataclass(frozen=True, slots=True)
-class GraphTurn:
-    """Operators to run, bottom up, the first of which has tuples; and how many tuples each may take of what waited."""
-
-    operators: OperatorPath
-    limits: tuple[float, ...]
 
 
 class Chooser(Protocol):
@@ -54,7 +45,7 @@ class HighestPriority:
         """Nothing to remember."""
 
     def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
-        ready = (one for one in units if waiting.is_ready(one.operators))
+        ready = (one for one in units if one.is_ready(waiting))
         best = next(ready, None)
         if best is None:
             return None
@@ -74,7 +65,7 @@ class PeriodicallyOldest:
         if served_s is not None and waiting.at_s < served_s + self._every_s:
             return self._otherwise.choose(units, waiting)
         self._memory.oldest_served_s = waiting.at_s
-        ready = [one for one in units if waiting.is_ready(one.operators)]
+        ready = [one for one in units if one.is_ready(waiting)]
         return _oldest(ready, waiting) if ready else None
 
 
@@ -85,10 +76,10 @@ class DynamicPriority:
         """Nothing to remember."""
 
     def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
-        ready = [one for one in units if waiting.is_ready(one.operators)]
+        ready = [one for one in units if one.is_ready(waiting)]
         if not ready:
             return None
-        ages = _normalised([waiting.at_s - _oldest_s(one, waiting) for one in ready])
+        ages = _normalised([waiting.at_s - one.oldest_s(waiting) for one in ready])
         sizes = _normalised([waiting.tuples(one.operators) for one in ready])
         base = _above_zero([one.priority for one in units])
         capacities = {one.operators: capacity for one, capacity in zip(units, base, strict=True)}
@@ -98,13 +89,7 @@ class DynamicPriority:
 
 
 def _oldest(units: Sequence[Unit], waiting: Waiting) -> Unit:
-    return min(units, key=lambda one: _oldest_s(one, waiting))
-
-
-def _oldest_s(unit: Unit, waiting: Waiting) -> float:
-    oldest_s = waiting.oldest_s(unit.operators)
-    assert oldest_s is not None
-    return oldest_s
+    return min(units, key=lambda one: one.oldest_s(waiting))
 
 
 def _normalised(values: Sequence[float]) -> list[float]:
@@ -155,14 +140,10 @@ class Scheduler:
     ) -> Scheduler:
         return Scheduler(STRATEGIES[name](graph, facts, options, memory), FAIRNESS[fairness](options, memory))
 
-    @property
-    def all_units(self) -> Sequence[Unit]:
-        return self._strategy.all_units
+    def units(self, waiting: Waiting) -> Sequence[Unit]:
+        """What there is to choose from, the highest priority first."""
+        return self._strategy.units(waiting)
 
-    def next_turn(self, waiting: Waiting) -> GraphTurn | None:
-        """What to run now: the chosen unit from its lowest operator with tuples on; None: nothing waits."""
-        unit = self._chooser.choose(self._strategy.units(waiting), waiting)
-        if unit is None:
-            return None
-        start = next(place for place, name in enumerate(unit.operators) if name in waiting.states)
-        return GraphTurn(unit.operators[start:], unit.limits[start:])
+    def next_unit(self, waiting: Waiting) -> Unit | None:
+        """What to run now; None: nothing waits."""
+        return self._chooser.choose(self._strategy.units(waiting), waiting)

@@ -15,7 +15,8 @@ of its inputs. Cost: a choice and a few operations for each batch that an operat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Protocol, TypeAlias
 
 from headrace.engine.choosing import Scheduler
@@ -40,29 +41,23 @@ class Clock(Protocol):
     def wait_until(self, at_s: float) -> None: ...
 
 
-def headroom_bytes(graph: OperatorGraph, units: Sequence[Unit], facts: Facts) -> float:
-    """The most that a turn may add to the queues, where operators give more than they take."""
-    return max((sum(_growth(graph, one, facts)) for one in units), default=0.0)
-
-
-def _growth(graph: OperatorGraph, unit: Unit, facts: Facts) -> Iterator[float]:
-    for name, limit in zip(unit.operators, unit.limits, strict=True):
-        of = facts[name]
-        given_bytes = of.selectivity * of.output_bytes * len(graph.consumers[name])
-        yield max(0.0, limit * (given_bytes - of.input_bytes))
+KEPT_FREE = 0.1
+"""The part of the memory limit that sources leave free, for operators that give more than they take."""
+LEAST_PART = 0.01
+"""Of a turn or of the memory: less than this is not worth a turn."""
 
 
 class GraphRun:
-    """An operator graph with its queues. ``facts``: what the limit is kept by, where operators make more of tuples."""
+    """An operator graph with its queues. ``facts``: as the scheduler has them; the memory limit is kept by them."""
 
     def __init__(
         self,
         graph: OperatorGraph,
         scheduler: Scheduler,
+        facts: Facts,
         work: Work,
         clock: Clock,
         *,
-        facts: Facts | None = None,
         divide: Divide = divide_evenly,
         limit_bytes: float | None = None,
         meters: Meters | None = None,
@@ -75,7 +70,12 @@ class GraphRun:
         self._clock = clock
         self._divide = divide
         self._limit_bytes = limit_bytes
-        self._headroom_bytes = headroom_bytes(graph, scheduler.all_units, facts) if facts else 0.0
+        self._growth = {
+            name: facts[name].selectivity * facts[name].output_bytes * len(graph.consumers[name])
+            - facts[name].input_bytes
+            for name in graph.names
+        }
+        self._facts = facts
         self._queues = {name: OperatorQueue() for name in graph.names}
         self._states: dict[OperatorName, QueueState] = {}
         self._size_bytes = 0.0
@@ -103,11 +103,15 @@ class GraphRun:
     # --- taking in
 
     def accepts(self, source: str, size_bytes: float) -> bool:
-        """Whether so much more of a source fits beside what waits and what a turn may add."""
+        """Whether so much more of a source fits beside what waits."""
+        return size_bytes <= self.room_bytes(source)
+
+    def room_bytes(self, source: str) -> float:
+        """How much of a source fits: it goes into a queue for each of its readers."""
         if self._limit_bytes is None:
-            return True
-        offered = size_bytes * len(self.graph.consumers[source])
-        return self._size_bytes + offered + self._headroom_bytes <= self._limit_bytes
+            return inf
+        free_bytes = (1 - KEPT_FREE) * self._limit_bytes - self._size_bytes
+        return max(0.0, free_bytes / len(self.graph.consumers[source]))
 
     def offer(self, source: str, batch: Batch) -> None:
         """Takes a batch of a stream."""
@@ -130,13 +134,35 @@ class GraphRun:
         return bool(self._states)
 
     def _begin(self) -> bool:
-        turn = self.scheduler.next_turn(self.waiting())
-        if turn is None:
+        unit = self.scheduler.next_unit(self.waiting())
+        if unit is None:
             return False
         self.record.turns += 1
-        self._turn.extend(zip(turn.operators, turn.limits, strict=True))
+        self._turn.extend(self._fitting(unit))
         self._risen = 0.0
         return True
+
+    def _fitting(self, unit: Unit) -> Sequence[tuple[OperatorName, float]]:
+        """A unit's operators with their limits; less than these where it may outgrow the memory limit."""
+        steps = list(zip(unit.operators, unit.limits, strict=True))
+        if self._limit_bytes is None:
+            return steps
+        growth_bytes = sum(max(0.0, limit * self._growth[name]) for name, limit in steps)
+        room_bytes = self._limit_bytes - self._size_bytes
+        if growth_bytes <= room_bytes:
+            return steps
+        if room_bytes < LEAST_PART * growth_bytes:
+            return self._draining(LEAST_PART * self._limit_bytes)
+        return [(name, limit * room_bytes / growth_bytes) for name, limit in steps]
+
+    def _draining(self, size_bytes: float) -> Sequence[tuple[OperatorName, float]]:
+        """A little of what waits closest to the root, all the way up: what frees memory whatever the operators do."""
+        name = next(one for one in reversed(self.graph.names) if one in self._states)
+        steps = [(name, size_bytes / max(self._facts[name].input_bytes, 1.0))]
+        while readers := self.graph.consumers[name]:
+            name = readers[0]
+            steps.append((name, 0.0))
+        return steps
 
     def _run(self, name: OperatorName, limit: float) -> None:
         """One operator of a turn: what has come up in it, or what is allowed if more waits here."""

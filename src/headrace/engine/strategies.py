@@ -8,8 +8,10 @@
       simplified    segment, two a path      memory release capacity                            3.3
       threshold     path, or simplified      as these; which of them, by the memory in use      3.4
 
-A unit is run bottom up: its lowest operator that has tuples takes as many as the unit can process in a slice of time,
-and what comes out is taken on to the top. Among units of one priority the one with the oldest tuple is next.
+A unit is run bottom up: its first operator takes as many tuples as the unit can process in a slice of time, and what
+comes out is taken on to the top. Tuples may also wait in the middle of a path or segment, where operators are shared;
+from there on it is a unit too, with the priority that this part has. Among units of one priority the one with the
+oldest tuple is next.
 
 Owns the strategies and what they remember (:class:`StrategyMemory`, in JSON). A strategy is made for a graph and the
 facts measured of it, and made anew when either changes. Time and sizes are inputs. Cost: a choice looks at units from
@@ -18,7 +20,7 @@ the best one on, until one has tuples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -56,25 +58,25 @@ class Waiting:
     states: Mapping[OperatorName, QueueState]
     size_bytes: float
 
-    def oldest_s(self, operators: Iterable[OperatorName]) -> float | None:
-        """When the oldest tuple before any of these operators arrived; None: there is none."""
-        return min((self.states[name].oldest_s for name in operators if name in self.states), default=None)
-
     def tuples(self, operators: Iterable[OperatorName]) -> float:
         return sum(self.states[name].tuples for name in operators if name in self.states)
-
-    def is_ready(self, operators: Iterable[OperatorName]) -> bool:
-        return any(name in self.states for name in operators)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Operators that are scheduled together, bottom up. ``limits``: how many tuples each takes at most when it is the
-    lowest one with any."""
+    """Operators that are scheduled together, bottom up; it is ready when the first has tuples. ``limits``: how many
+    tuples each may take of what waits."""
 
     operators: OperatorPath
     priority: float
     limits: tuple[float, ...]
+
+    def is_ready(self, waiting: Waiting) -> bool:
+        return self.operators[0] in waiting.states
+
+    def oldest_s(self, waiting: Waiting) -> float:
+        """When the oldest tuple before it arrived; it is ready."""
+        return waiting.states[self.operators[0]].oldest_s
 
 
 class Mode(Enum):
@@ -133,17 +135,25 @@ class Strategy(Protocol):
         self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory
     ) -> None: ...
 
-    @property
-    def all_units(self) -> Sequence[Unit]:
-        """Those of every mode."""
-
     def units(self, waiting: Waiting) -> Sequence[Unit]: ...
 
 
 def unit_of(operators: OperatorPath, priority: float, facts: Facts, slice_s: float) -> Unit:
-    """A unit that takes, from wherever it starts, what it can process in a slice."""
-    parts = (operators[start:] for start in range(len(operators)))
-    return Unit(operators, priority, tuple(slice_s * segment_capacity(facts[name] for name in part) for part in parts))
+    """A unit whose operators take, from each on, what can be processed in a slice."""
+    return Unit(operators, priority, tuple(slice_s * segment_capacity(_facts(facts, one)) for one in _ends(operators)))
+
+
+def _facts(facts: Facts, operators: OperatorPath) -> list[OperatorFacts]:
+    return [facts[name] for name in operators]
+
+
+def _ends(operators: OperatorPath) -> Iterator[OperatorPath]:
+    """A path or segment from each of its operators on."""
+    return (operators[start:] for start in range(len(operators)))
+
+
+def _all_ends(given: Iterable[OperatorPath]) -> Iterable[OperatorPath]:
+    return dict.fromkeys(end for operators in given for end in _ends(operators))
 
 
 class _Static:
@@ -156,10 +166,6 @@ class _Static:
     def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         raise NotImplementedError
 
-    @property
-    def all_units(self) -> Sequence[Unit]:
-        return self._ranked
-
     def units(self, waiting: Waiting) -> Sequence[Unit]:
         del waiting  # whatever it is
         return self._ranked
@@ -169,7 +175,7 @@ class Fifo(_Static):
     """Section 2.2: the oldest tuple, along its path to the end. All paths are equal; a turn is at least one tuple."""
 
     def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
-        units = (unit_of(path, 1.0, facts, options.slice_s) for path in graph.paths)
+        units = (unit_of(path, 1.0, facts, options.slice_s) for path in _all_ends(graph.paths))
         return (Unit(one.operators, one.priority, tuple(max(1.0, limit) for limit in one.limits)) for one in units)
 
 
@@ -185,8 +191,8 @@ class PathCapacity(_Static):
     """Section 3.1: the path that consumes the most tuples in a unit of time."""
 
     def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
-        for path in graph.paths:
-            yield unit_of(path, path_capacity(facts[name] for name in path), facts, options.slice_s)
+        for path in _all_ends(graph.paths):
+            yield unit_of(path, path_capacity(_facts(facts, path)), facts, options.slice_s)
 
 
 class FullSegment(_Static):
@@ -204,8 +210,8 @@ class SimplifiedSegment(_Static):
 
 
 def _segment_units(graph: OperatorGraph, facts: Facts, cut: PathCut, slice_s: float) -> Iterable[Unit]:
-    for one in segments_of(graph, release_capacities(graph, facts), cut):
-        release = segment_release([facts[name] for name in one], is_last=graph.is_last[one[-1]])
+    for one in _all_ends(segments_of(graph, release_capacities(graph, facts), cut)):
+        release = segment_release(_facts(facts, one), is_last=graph.is_last[one[-1]])
         yield unit_of(one, release, facts, slice_s)
 
 
@@ -239,10 +245,6 @@ class Threshold:
             Mode.NORMAL: PathCapacity(graph, facts, options, memory),
             Mode.SAVING: SimplifiedSegment(graph, facts, options, memory),
         }
-
-    @property
-    def all_units(self) -> Sequence[Unit]:
-        return tuple(unit for one in self._by_mode.values() for unit in one.all_units)
 
     def units(self, waiting: Waiting) -> Sequence[Unit]:
         limit_bytes = self._options.limit_bytes

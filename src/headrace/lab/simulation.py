@@ -1,7 +1,7 @@
 """A simulated run of an operator graph over bursty streams: the same arrivals under each strategy.
 
-Tuples that arrive within a tick come together. A tick's tuples of a stream are offered when they fit below the memory
-limit; where they do not, the stream waits with them and all after them, and their latency counts from their arrival.
+Tuples that arrive within a tick come together. Those that do not fit below the memory limit wait outside, with all of
+their stream after them; their latency counts from their arrival all the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.engine.choosing import Scheduler
 from headrace.engine.graphrun import GraphRun
-from headrace.engine.queues import Batch
+from headrace.engine.queues import Batch, divide_evenly
 from headrace.engine.runrecords import RunRecord
 from headrace.engine.simulated import SimulatedClock, simulated_work
 from headrace.engine.strategies import StrategyMemory, StrategyOptions
@@ -61,9 +61,9 @@ def simulate(
     run = GraphRun(
         setting.graph,
         scheduler,
+        setting.facts,
         simulated_work(setting.facts),
         SimulatedClock(setting.facts),
-        facts=setting.facts,
         limit_bytes=chosen.limit_bytes,
     )
     sources = _Sources(run)
@@ -97,6 +97,9 @@ class _Sources:
 
     def offer(self) -> None:
         for source, batches in self._waiting.items():
-            while batches and self._run.accepts(source, batches[0].size_bytes):
-                self._run.offer(source, batches.popleft())
+            while batches and (room := self._run.room_bytes(source)) >= TUPLE_BYTES:
+                first, rest = divide_evenly(batches.popleft(), room / TUPLE_BYTES)
+                self._run.offer(source, first)
+                if rest is not None:
+                    batches.appendleft(rest)
         self.throttled += self.held
