@@ -10,8 +10,7 @@
 
 A unit is run bottom up: its first operator takes as many tuples as the unit can process in a slice of time, and what
 comes out is taken on to the top. Tuples may also wait in the middle of a path or segment, where operators are shared;
-from there on it is a unit too, with the priority that this part has. Among units of one priority the one with the
-oldest tuple is next.
+from there on it is a unit too. Among units of one priority the one with the oldest tuple is next.
 
 Owns the strategies and what they remember (:class:`StrategyMemory`, in JSON). A strategy is made for a graph and the
 facts measured of it, and made anew when either changes. Time and sizes are inputs. Cost: a choice looks at units from
@@ -188,11 +187,16 @@ class Chain(_Static):
 
 
 class PathCapacity(_Static):
-    """Section 3.1: the path that consumes the most tuples in a unit of time."""
+    """Section 3.1: the path that consumes the most tuples in a unit of time. The end of a path has the priority of the
+    path: tuples that wait there are as good as any on it, and more of their work is done."""
 
     def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
-        for path in _all_ends(graph.paths):
-            yield unit_of(path, path_capacity(_facts(facts, path)), facts, options.slice_s)
+        best: dict[OperatorPath, float] = {}
+        for path in graph.paths:
+            capacity = path_capacity(_facts(facts, path))
+            for end in _ends(path):
+                best[end] = max(capacity, best.get(end, capacity))
+        return (unit_of(end, capacity, facts, options.slice_s) for end, capacity in best.items())
 
 
 class FullSegment(_Static):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -25,8 +26,8 @@ RATES = (60.0, 100.0, 140.0, 180.0, 220.0)
 """Tuples a second of the five streams, for a load of 1."""
 STREAMS_OF_QUERY = (1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5)
 TUPLE_BYTES = 64.0
-VARIANTS = 3
-"""Projections of a selection that queries choose from, and a quarter of the selections: some of them are shared."""
+SELECTIONS, PROJECTIONS = 24, 3
+"""Of each stream and of each selection, those that queries choose from: a few of them are shared."""
 RESULTS = 0.1
 """What a tuple of a stream gives, about, on each of its paths."""
 
@@ -51,7 +52,7 @@ class Setting:
         return busy_s
 
 
-def many_operators(load: float, seed: int = 3) -> Setting:
+def many_operators(load: float, seed: int = 7) -> Setting:
     """The setting, with service times such that the streams' mean rates take this part of the time there is."""
     drawing = _Drawing(np.random.default_rng(seed))
     graph = OperatorGraph()
@@ -75,47 +76,43 @@ class _Drawing:
     def __init__(self, rng: np.random.Generator) -> None:
         self.facts: dict[OperatorName, OperatorFacts] = {}
         self._rng = rng
-        self._passing: dict[str, float] = {}
-        """By operator, what comes out for a tuple of a stream."""
 
     def query(self, number: int, streams: int) -> Iterator[OperatorNode]:
+        """A query over so many streams: each but the first has a join where it comes in."""
         chosen = [STREAMS[place] for place in self._rng.permutation(len(STREAMS))[:streams]]
-        joined: OperatorName | None = None
+        joins = [self._join() for _ in chosen[1:]]
+        last = self._facts(20.0, self._rng.uniform(0.3, 0.9), TUPLE_BYTES * 0.6, TUPLE_BYTES * 0.5)
+        joined = ""
         for step, stream in enumerate(chosen):
-            select = self._select(stream)
+            passing = prod(one.selectivity for one in joins[max(step - 1, 0) :]) * last.selectivity
+            select = self._select(stream, passing)
             yield select
             project = self._project(select)
             yield project
-            if joined is None:
+            if not step:
                 joined = project.name
                 continue
-            join = self._join(f"q{number}.{step}", (joined, project.name))
-            yield join
-            joined = join.name
-        assert joined is not None
-        yield self._last(number, joined)
+            name = OperatorName(f"join q{number}.{step}")
+            yield self._node(name, OperatorKind.JOIN, (joined, project.name), joins[step - 1])
+            joined = name
+        name = OperatorName(f"select-project q{number}")
+        yield self._node(name, OperatorKind.SELECT_PROJECT, (joined,), last, (QueryId(f"q{number}"),))
 
-    def _select(self, stream: str) -> OperatorNode:
-        name = OperatorName(f"select {stream}{self._rng.integers(VARIANTS * 4)}")
-        drawn = self._facts(1.0, self._rng.uniform(0.2, 0.5), TUPLE_BYTES, TUPLE_BYTES)
-        return self._node(name, OperatorKind.SELECT, (stream,), drawn)
+    def _select(self, stream: str, passing: float) -> OperatorNode:
+        """A selection that leaves about as many results of a tuple as any other, after what is still to come."""
+        name = OperatorName(f"select {stream}{self._rng.integers(SELECTIONS)}")
+        selectivity = min(0.95, RESULTS / passing * self._rng.uniform(0.8, 1.25))
+        return self._node(name, OperatorKind.SELECT, (stream,), self._facts(1.0, selectivity, TUPLE_BYTES, TUPLE_BYTES))
 
     def _project(self, below: OperatorNode) -> OperatorNode:
-        name = OperatorName(f"project {below.name.split()[1]}.{self._rng.integers(VARIANTS)}")
+        name = OperatorName(f"project {below.name.split()[1]}.{self._rng.integers(PROJECTIONS)}")
         drawn = self._facts(0.8, 1.0, TUPLE_BYTES, TUPLE_BYTES * 0.6)
         return self._node(name, OperatorKind.PROJECT, (below.name,), drawn)
 
-    def _join(self, place: str, inputs: tuple[str, ...]) -> OperatorNode:
+    def _join(self) -> OperatorFacts:
         is_wide = self._rng.uniform() < 0.15
         selectivity = self._rng.uniform(1.0, 1.4) if is_wide else self._rng.uniform(0.4, 0.9)
-        drawn = self._facts(8.0, selectivity, TUPLE_BYTES * 0.6, TUPLE_BYTES * 0.6)
-        return self._node(OperatorName(f"join {place}"), OperatorKind.JOIN, inputs, drawn)
-
-    def _last(self, number: int, below: OperatorName) -> OperatorNode:
-        name = OperatorName(f"select-project q{number}")
-        selectivity = min(1.0, RESULTS / self._passing[below] * self._rng.uniform(0.8, 1.25))
-        drawn = self._facts(20.0, selectivity, TUPLE_BYTES * 0.6, TUPLE_BYTES * 0.5)
-        return self._node(name, OperatorKind.SELECT_PROJECT, (below,), drawn, (QueryId(f"q{number}"),))
+        return self._facts(8.0, selectivity, TUPLE_BYTES * 0.6, TUPLE_BYTES * 0.6)
 
     def _facts(self, service: float, selectivity: float, input_bytes: float, output_bytes: float) -> OperatorFacts:
         return OperatorFacts(service * self._rng.uniform(0.5, 2.0), selectivity, input_bytes, output_bytes)
@@ -130,6 +127,4 @@ class _Drawing:
     ) -> OperatorNode:
         """An operator; what it is like is drawn once for a name."""
         facts = self.facts.setdefault(name, drawn)
-        passing = [self._passing.get(given, 1.0) for given in inputs]
-        self._passing[name] = facts.selectivity * sum(passing) / len(passing)
         return OperatorNode(name, kind, f"{name}, selectivity {facts.selectivity:.2f}", inputs, delivers)
