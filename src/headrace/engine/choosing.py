@@ -1,0 +1,149 @@
+"""From a strategy's units to the next one to run; with a promise that none starves, or without (paper 003, 4.2).
+
+      static    the highest priority that has tuples; among equals the oldest tuple
+      oldest    the same, but every so often the unit with the oldest tuple of all
+      aging     priority C f with f = tau Q: the age of the oldest tuple and the tuples waiting, each as a part of the
+                largest of any unit that has tuples
+
+Owns the three choosers and :class:`Scheduler`, which any strategy works with. Cost: static looks from the best unit on
+until one has tuples, the others look at every unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Protocol
+
+from headrace.engine.strategies import (
+    STRATEGIES,
+    Facts,
+    Strategy,
+    StrategyMemory,
+    StrategyOptions,
+    Unit,
+    Waiting,
+)
+from headrace.plan.opgraph import OperatorGraph
+
+_LEAST_PART = 1e-3
+"""Of the span of all priorities: what the lowest gets where some are not above zero, as factors need."""
+
+
+class Chooser(Protocol):
+    """Chooses among units, the one with the highest priority first; None: nothing waits."""
+
+    def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None: ...
+
+    def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None: ...
+
+
+class HighestPriority:
+    """The strategies as they are: a unit with a low priority may wait for ever."""
+
+    def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
+        """Nothing to remember."""
+
+    def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
+        ready = (one for one in units if one.is_ready(waiting))
+        best = next(ready, None)
+        if best is None:
+            return None
+        return _oldest([best, *takewhile(lambda one: one.priority == best.priority, ready)], waiting)
+
+
+class PeriodicallyOldest:
+    """Section 4.2, the first form: once in a while it is the turn of the oldest tuple."""
+
+    def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
+        self._every_s = options.oldest_every_s
+        self._memory = memory
+        self._otherwise = HighestPriority(options, memory)
+
+    def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
+        served_s = self._memory.oldest_served_s
+        if served_s is not None and waiting.at_s < served_s + self._every_s:
+            return self._otherwise.choose(units, waiting)
+        self._memory.oldest_served_s = waiting.at_s
+        ready = [one for one in units if one.is_ready(waiting)]
+        return _oldest(ready, waiting) if ready else None
+
+
+class DynamicPriority:
+    """Section 4.2, the second form: priorities grow with age and with what waits."""
+
+    def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
+        """Nothing to remember."""
+
+    def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
+        ready = [one for one in units if one.is_ready(waiting)]
+        if not ready:
+            return None
+        ages = _normalised([waiting.at_s - one.oldest_s(waiting) for one in ready])
+        sizes = _normalised([waiting.tuples(one.operators) for one in ready])
+        base = _above_zero([one.priority for one in units])
+        capacities = {one.operators: capacity for one, capacity in zip(units, base, strict=True)}
+        factors = [age * size for age, size in zip(ages, sizes, strict=True)]
+        best = max(range(len(ready)), key=lambda place: (capacities[ready[place].operators] * factors[place], -place))
+        return ready[best]
+
+
+def _oldest(units: Sequence[Unit], waiting: Waiting) -> Unit:
+    return min(units, key=lambda one: one.oldest_s(waiting))
+
+
+def _normalised(values: Sequence[float]) -> list[float]:
+    """Each as a part of the largest.
+
+    >>> _normalised([1, 4]), _normalised([0, 0])
+    ([0.25, 1.0], [1.0, 1.0])
+    """
+    most = max(values)
+    return [value / most if most > 0 else 1.0 for value in values]
+
+
+def _above_zero(priorities: Sequence[float]) -> list[float]:
+    """The same order with all above zero: memory may be taken instead of freed, and a factor must not turn that round.
+
+    >>> _above_zero([3.0, 1.0]), _above_zero([1.0, -1.0])
+    ([3.0, 1.0], [2.002, 0.002])
+    """
+    least, most = min(priorities), max(priorities)
+    if least > 0:
+        return list(priorities)
+    extra = _LEAST_PART * (most - least) or 1.0
+    return [priority - least + extra for priority in priorities]
+
+
+FAIRNESS: dict[str, type[Chooser]] = {
+    "static": HighestPriority,
+    "oldest": PeriodicallyOldest,
+    "aging": DynamicPriority,
+}
+
+
+class Scheduler:
+    """A strategy and how it is kept from starving anyone."""
+
+    def __init__(self, strategy: Strategy, chooser: Chooser) -> None:
+        self._strategy = strategy
+        self._chooser = chooser
+
+    @staticmethod
+    def of(
+        name: str,
+        fairness: str,
+        graph: OperatorGraph,
+        facts: Facts,
+        options: StrategyOptions,
+        memory: StrategyMemory,
+    ) -> Scheduler:
+        return Scheduler(STRATEGIES[name](graph, facts, options, memory), FAIRNESS[fairness](options, memory))
+
+    def units(self, waiting: Waiting) -> Sequence[Unit]:
+        """What there is to choose from, the highest priority first."""
+        return self._strategy.units(waiting)
+
+    def next_unit(self, waiting: Waiting) -> Unit | None:
+        """What to run now; None: nothing waits."""
+        return self._chooser.choose(self._strategy.units(waiting), waiting)

@@ -1,0 +1,125 @@
+"""What operators are like, measured while they run: reports of work done become :class:`OperatorFacts`.
+
+Owns :class:`OperatorMeter`: sums of what was reported, in which older reports count less (half as much after
+``half_life_s``). Facts are quotients of sums, so meters of several shards are put together by adding. Time is an input.
+In JSON a meter is a list of numbers; it goes into a shard's manifest. Cost: a few operations a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from headrace.plan.capacities import OperatorFacts
+from headrace.plan.opgraph import OperatorName
+
+HALF_LIFE_S = 60.0
+LEAST_SERVICE_S = 1e-10
+"""A tuple takes some time, however little a clock shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkReport:
+    """What an operator did at one time: tuples and bytes in and out, and the time it took."""
+
+    tuples_in: float
+    tuples_out: float
+    bytes_in: float
+    bytes_out: float
+    spent_s: float
+
+
+@dataclass(slots=True)
+class OperatorMeter:
+    """What one operator did, lately."""
+
+    tuples_in: float = 0.0
+    tuples_out: float = 0.0
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    spent_s: float = 0.0
+    at_s: float | None = None
+
+    def add(self, report: WorkReport, at_s: float, half_life_s: float = HALF_LIFE_S) -> None:
+        self._fade(at_s, half_life_s)
+        self.tuples_in += report.tuples_in
+        self.tuples_out += report.tuples_out
+        self.bytes_in += report.bytes_in
+        self.bytes_out += report.bytes_out
+        self.spent_s += report.spent_s
+
+    def _fade(self, at_s: float, half_life_s: float) -> None:
+        if self.at_s is not None and at_s > self.at_s:
+            left = 0.5 ** ((at_s - self.at_s) / half_life_s)
+            self.tuples_in *= left
+            self.tuples_out *= left
+            self.bytes_in *= left
+            self.bytes_out *= left
+            self.spent_s *= left
+        self.at_s = at_s if self.at_s is None else max(at_s, self.at_s)
+
+    def plus(self, other: OperatorMeter) -> OperatorMeter:
+        """Both together, as of the later of the two."""
+        times = [one.at_s for one in (self, other) if one.at_s is not None]
+        return OperatorMeter(
+            self.tuples_in + other.tuples_in,
+            self.tuples_out + other.tuples_out,
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+            self.spent_s + other.spent_s,
+            max(times, default=None),
+        )
+
+    def facts(self) -> OperatorFacts | None:
+        """What the operator is like; None while it has done nothing. Of one that gave nothing yet, its output is taken
+        to be as large as its input.
+
+        >>> meter = OperatorMeter()
+        >>> meter.add(WorkReport(100, 20, 6400, 640, 0.5), at_s=0)
+        >>> meter.facts()
+        OperatorFacts(service_s=0.005, selectivity=0.2, input_bytes=64.0, output_bytes=32.0)
+        """
+        if self.tuples_in <= 0:
+            return None
+        input_bytes = self.bytes_in / self.tuples_in
+        return OperatorFacts(
+            max(self.spent_s / self.tuples_in, LEAST_SERVICE_S),
+            self.tuples_out / self.tuples_in,
+            input_bytes,
+            self.bytes_out / self.tuples_out if self.tuples_out > 0 else input_bytes,
+        )
+
+    def to_json(self) -> list[float | None]:
+        return [self.tuples_in, self.tuples_out, self.bytes_in, self.bytes_out, self.spent_s, self.at_s]
+
+    @staticmethod
+    def from_json(told: list[float]) -> OperatorMeter:
+        return OperatorMeter(*told)
+
+
+@dataclass(slots=True)
+class Meters:
+    """The meters of all operators, by name."""
+
+    by_name: dict[OperatorName, OperatorMeter] = field(default_factory=dict)
+    half_life_s: float = HALF_LIFE_S
+
+    def report(self, name: OperatorName, report: WorkReport, at_s: float) -> None:
+        self.by_name.setdefault(name, OperatorMeter()).add(report, at_s, self.half_life_s)
+
+    def facts(self) -> dict[OperatorName, OperatorFacts]:
+        """Of the operators that have done something."""
+        found = {name: meter.facts() for name, meter in self.by_name.items()}
+        return {name: facts for name, facts in found.items() if facts is not None}
+
+    def keep_only(self, names: Iterable[OperatorName]) -> None:
+        """Forgets operators that are gone."""
+        kept = set(names)
+        self.by_name = {name: meter for name, meter in self.by_name.items() if name in kept}
+
+    def to_json(self) -> dict[str, list[float | None]]:
+        return {name: meter.to_json() for name, meter in self.by_name.items()}
+
+    @staticmethod
+    def from_json(told: Mapping[str, list[float]], half_life_s: float = HALF_LIFE_S) -> Meters:
+        return Meters({OperatorName(name): OperatorMeter.from_json(one) for name, one in told.items()}, half_life_s)

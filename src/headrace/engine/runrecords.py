@@ -1,0 +1,55 @@
+"""What happened in a run of an operator graph, in numbers: what statistics and figures are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.engine.queues import NOTHING
+from headrace.plan.opgraph import OperatorName
+
+
+@dataclass(slots=True)
+class OperatorRecord:
+    """What one operator did, and the most that waited before it."""
+
+    turns: int = 0
+    tuples_in: float = 0.0
+    tuples_out: float = 0.0
+    spent_s: float = 0.0
+    most_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Result tuples that reached the root: when, how many, and how long after their arrival."""
+
+    operator: OperatorName
+    at_s: float
+    tuples: float
+    latency_s: float
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """A run in numbers."""
+
+    operators: dict[OperatorName, OperatorRecord]
+    turns: int = 0
+    most_bytes: float = 0.0
+    byte_seconds: float = 0.0
+    watched_s: float = 0.0
+    deliveries: list[Delivered] = field(default_factory=list)
+
+    @property
+    def mean_bytes(self) -> float:
+        """The queue memory in use, over time."""
+        return self.byte_seconds / self.watched_s if self.watched_s else 0.0
+
+    @property
+    def delivered(self) -> float:
+        return sum(one.tuples for one in self.deliveries)
+
+    @property
+    def mean_latency_s(self) -> float:
+        """Of a result tuple."""
+        return sum(one.tuples * one.latency_s for one in self.deliveries) / max(self.delivered, NOTHING)

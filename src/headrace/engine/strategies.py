@@ -1,0 +1,272 @@
+"""Which queued work comes next: the strategies of paper 003. A strategy only chooses; the run acts.
+
+      strategy      unit                     priority                                           section
+      fifo          path                     the oldest tuple                                   2.2
+      chain         operator                 slope of its lower envelope                        2.2
+      path          path                     processing capacity                                3.1
+      segment       segment                  memory release capacity                            3.3
+      simplified    segment, two a path      memory release capacity                            3.3
+      threshold     path, or simplified      as these; which of them, by the memory in use      3.4
+
+A unit is run bottom up: its first operator takes as many tuples as the unit can process in a slice of time, and what
+comes out is taken on to the top. Tuples may also wait in the middle of a path or segment, where operators are shared;
+from there on it is a unit too. Among units of one priority the one with the oldest tuple is next.
+
+Owns the strategies and what they remember (:class:`StrategyMemory`, in JSON). A strategy is made for a graph and the
+facts measured of it, and made anew when either changes. Time and sizes are inputs. Cost: a choice looks at units from
+the best one on, until one has tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from math import exp
+from typing import Any, Protocol
+
+from headrace.plan.capacities import (
+    OperatorFacts,
+    chain_slopes,
+    path_capacity,
+    release_capacities,
+    segment_capacity,
+    segment_release,
+)
+from headrace.plan.opgraph import OperatorGraph, OperatorName, OperatorPath
+from headrace.plan.path_segments import GAMMA, PathCut, full_segments, segments_of, simplified_segments
+
+Facts = Mapping[OperatorName, OperatorFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What waits before an operator, in all its input queues: never nothing. ``oldest_s``: when the oldest arrived."""
+
+    tuples: float
+    size_bytes: float
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits everywhere, at a time; operators without tuples are not there."""
+
+    at_s: float
+    states: Mapping[OperatorName, QueueState]
+    size_bytes: float
+
+    def tuples(self, operators: Iterable[OperatorName]) -> float:
+        return sum(self.states[name].tuples for name in operators if name in self.states)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Operators that are scheduled together, bottom up; it is ready when the first has tuples. ``limits``: how many
+    tuples each may take of what waits."""
+
+    operators: OperatorPath
+    priority: float
+    limits: tuple[float, ...]
+
+    def is_ready(self, waiting: Waiting) -> bool:
+        return self.operators[0] in waiting.states
+
+    def oldest_s(self, waiting: Waiting) -> float:
+        """When the oldest tuple before it arrived; it is ready."""
+        return waiting.states[self.operators[0]].oldest_s
+
+
+class Mode(Enum):
+    """Of the threshold strategy."""
+
+    NORMAL = "normal"
+    SAVING = "saving"
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyOptions:
+    """``slice_s``: the unit of time that is scheduled; ``limit_bytes``: the memory that queues may take (the paper's
+    M); ``mean_over_s``: how far back the mean queue memory looks; ``oldest_every_s``: the period of 4.2's oldest."""
+
+    slice_s: float = 1.0
+    gamma: float = GAMMA
+    beta: float = 0.9
+    limit_bytes: float | None = None
+    mean_over_s: float = 60.0
+    oldest_every_s: float = 10.0
+
+
+@dataclass(slots=True)
+class StrategyMemory:
+    """What is carried on from turn to turn, and from one micro-batch to the next."""
+
+    mode: Mode = Mode.NORMAL
+    mode_changes: int = 0
+    mean_bytes: float = 0.0
+    seen_s: float | None = None
+    oldest_served_s: float | None = None
+
+    def observe(self, size_bytes: float, at_s: float, over_s: float) -> None:
+        """Takes the memory in use into its mean, by how long it was since it was last looked at."""
+        if self.seen_s is not None and at_s > self.seen_s:
+            self.mean_bytes += (size_bytes - self.mean_bytes) * (1 - exp((self.seen_s - at_s) / over_s))
+        self.seen_s = at_s if self.seen_s is None else max(at_s, self.seen_s)
+
+    def enter(self, mode: Mode) -> None:
+        self.mode_changes += mode is not self.mode
+        self.mode = mode
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"mode": self.mode.value, "changes": self.mode_changes, "mean": self.mean_bytes}
+        return {**told, "seen": self.seen_s, "oldest": self.oldest_served_s}
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> StrategyMemory:
+        return StrategyMemory(Mode(told["mode"]), told["changes"], told["mean"], told["seen"], told["oldest"])
+
+
+class Strategy(Protocol):
+    """Gives the units to choose from, the one with the highest priority first."""
+
+    def __init__(
+        self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory
+    ) -> None: ...
+
+    def units(self, waiting: Waiting) -> Sequence[Unit]: ...
+
+
+def unit_of(operators: OperatorPath, priority: float, facts: Facts, slice_s: float) -> Unit:
+    """A unit whose operators take, from each on, what can be processed in a slice."""
+    return Unit(operators, priority, tuple(slice_s * segment_capacity(_facts(facts, one)) for one in _ends(operators)))
+
+
+def _facts(facts: Facts, operators: OperatorPath) -> list[OperatorFacts]:
+    return [facts[name] for name in operators]
+
+
+def _ends(operators: OperatorPath) -> Iterator[OperatorPath]:
+    """A path or segment from each of its operators on."""
+    return (operators[start:] for start in range(len(operators)))
+
+
+def _all_ends(given: Iterable[OperatorPath]) -> Iterable[OperatorPath]:
+    return dict.fromkeys(end for operators in given for end in _ends(operators))
+
+
+class _Static:
+    """Priorities that stay as they are until the facts change."""
+
+    def __init__(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory) -> None:
+        del memory  # there is nothing to remember
+        self._ranked = tuple(sorted(self._made(graph, facts, options), key=lambda one: -one.priority))
+
+    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+        raise NotImplementedError
+
+    def units(self, waiting: Waiting) -> Sequence[Unit]:
+        del waiting  # whatever it is
+        return self._ranked
+
+
+class Fifo(_Static):
+    """Section 2.2: the oldest tuple, along its path to the end. All paths are equal; a turn is at least one tuple."""
+
+    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+        units = (unit_of(path, 1.0, facts, options.slice_s) for path in _all_ends(graph.paths))
+        return (Unit(one.operators, one.priority, tuple(max(1.0, limit) for limit in one.limits)) for one in units)
+
+
+class Chain(_Static):
+    """Section 2.2: the operator under the steepest line of the lower envelope."""
+
+    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+        slopes = chain_slopes(graph, facts)
+        return (unit_of((name,), slopes[name], facts, options.slice_s) for name in graph.names)
+
+
+class PathCapacity(_Static):
+    """Section 3.1: the path that consumes the most tuples in a unit of time. The end of a path has the priority of the
+    path: tuples that wait there are as good as any on it, and more of their work is done."""
+
+    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+        best: dict[OperatorPath, float] = {}
+        for path in graph.paths:
+            capacity = path_capacity(_facts(facts, path))
+            for end in _ends(path):
+                best[end] = max(capacity, best.get(end, capacity))
+        return (unit_of(end, capacity, facts, options.slice_s) for end, capacity in best.items())
+
+
+class FullSegment(_Static):
+    """Section 3.3: the segment that frees the most memory in a unit of time."""
+
+    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+        return _segment_units(graph, facts, full_segments, options.slice_s)
+
+
+class SimplifiedSegment(_Static):
+    """Section 3.3: the same with at most two segments a path, cut where gamma says."""
+
+    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+        return _segment_units(graph, facts, partial(simplified_segments, gamma=options.gamma), options.slice_s)
+
+
+def _segment_units(graph: OperatorGraph, facts: Facts, cut: PathCut, slice_s: float) -> Iterable[Unit]:
+    for one in _all_ends(segments_of(graph, release_capacities(graph, facts), cut)):
+        release = segment_release(_facts(facts, one), is_last=graph.is_last[one[-1]])
+        yield unit_of(one, release, facts, slice_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Where the modes change (equation 3.3)."""
+
+    most_bytes: float
+    least_bytes: float
+
+    @staticmethod
+    def of(limit_bytes: float, mean_bytes: float, beta: float) -> Thresholds:
+        """For the memory there is and the mean of what is in use.
+
+        >>> Thresholds.of(limit_bytes=100, mean_bytes=20, beta=0.9)
+        Thresholds(most_bytes=60.0, least_bytes=20)
+        """
+        alpha = mean_bytes / limit_bytes
+        most_bytes = min((1 + alpha) / 2 * limit_bytes, beta * limit_bytes)
+        return Thresholds(most_bytes, min(mean_bytes, beta * most_bytes))
+
+
+class Threshold:
+    """Section 3.4: path capacity while memory is plenty, simplified segments from T_max on until it is down to T_min.
+    Without a limit memory is always plenty."""
+
+    def __init__(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory) -> None:
+        self._options = options
+        self._memory = memory
+        self._by_mode: dict[Mode, Strategy] = {
+            Mode.NORMAL: PathCapacity(graph, facts, options, memory),
+            Mode.SAVING: SimplifiedSegment(graph, facts, options, memory),
+        }
+
+    def units(self, waiting: Waiting) -> Sequence[Unit]:
+        limit_bytes = self._options.limit_bytes
+        if limit_bytes is not None:
+            self._memory.observe(waiting.size_bytes, waiting.at_s, self._options.mean_over_s)
+            thresholds = Thresholds.of(limit_bytes, self._memory.mean_bytes, self._options.beta)
+            if waiting.size_bytes >= thresholds.most_bytes:
+                self._memory.enter(Mode.SAVING)
+            elif waiting.size_bytes <= thresholds.least_bytes:
+                self._memory.enter(Mode.NORMAL)
+        return self._by_mode[self._memory.mode].units(waiting)
+
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    "fifo": Fifo,
+    "chain": Chain,
+    "path": PathCapacity,
+    "segment": FullSegment,
+    "simplified": SimplifiedSegment,
+    "threshold": Threshold,
+}

@@ -1,0 +1,1 @@
+"""Experiments: workloads of the papers, simulated settings, and what comes out of them. Nothing that runs needs it."""

@@ -1,0 +1,106 @@
+"""Segments of operator paths: what is scheduled together between a single operator and a whole path (paper 003, 3.3).
+
+      path            O1    O2    O3    O4             C^M, the memory an operator frees in a unit of time
+      C^M             4     6     5     1
+      segments       (O1    O2)  (O3)  (O4)            on as long as C^M does not fall
+      simplified     (O1    O2    O3)  (O4)            gamma = 3/4: the first one as long as it does not fall below
+                                                       gamma times the one before; all the rest is the second
+
+Owns: cutting a path, and :class:`SegmentList`, the segments of all paths without those that lie within another. It
+counts the uses of what was pruned too: when a query goes, what only its segments hid is there again.
+
+Invariant: no segment of the list lies within another. Cost: a segment is compared with those that share its operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeAlias
+
+from headrace.plan.opgraph import OperatorGraph, OperatorName, OperatorPath
+
+PathSegment: TypeAlias = tuple[OperatorName, ...]
+PathCut: TypeAlias = Callable[[OperatorPath, Mapping[OperatorName, float]], list[PathSegment]]
+"""A path as segments, bottom up, given the memory release capacity of each operator."""
+
+GAMMA = 0.75
+"""The similarity factor of the paper's experiments."""
+
+
+def full_segments(path: OperatorPath, release: Mapping[OperatorName, float]) -> list[PathSegment]:
+    """The segment construction algorithm: consecutive operators whose memory release capacity never falls."""
+    found: list[list[OperatorName]] = [[path[0]]]
+    for below, name in pairwise(path):
+        if release[below] <= release[name]:
+            found[-1].append(name)
+        else:
+            found.append([name])
+    return [tuple(one) for one in found]
+
+
+def simplified_segments(
+    path: OperatorPath, release: Mapping[OperatorName, float], gamma: float = GAMMA
+) -> list[PathSegment]:
+    """At most two segments: the leaf with the operators after it that are similar, and all the rest."""
+    end = 1
+    while end < len(path) and _is_similar(release[path[end - 1]], release[path[end]], gamma):
+        end += 1
+    return [part for part in (path[:end], path[end:]) if part]
+
+
+def _is_similar(below: float, above: float, gamma: float) -> bool:
+    """Whether above / below >= gamma; after an operator that takes memory instead of freeing it, whether less is."""
+    return above >= gamma * below if below > 0 else above >= below
+
+
+@dataclass(frozen=True)
+class SegmentList:
+    """The segments of all queries. ``uses``: for how many paths of queries each segment was made, pruned or not."""
+
+    uses: Mapping[PathSegment, int] = field(default_factory=dict)
+
+    def with_segments(self, new: Iterable[PathSegment]) -> SegmentList:
+        """With the segments of a query that comes."""
+        return SegmentList(dict(Counter(self.uses) + Counter(new)))
+
+    def without_segments(self, gone: Iterable[PathSegment]) -> SegmentList:
+        """Without the segments of a query that goes: the same that came with it."""
+        return SegmentList(dict(Counter(self.uses) - Counter(gone)))
+
+    @cached_property
+    def segments(self) -> tuple[PathSegment, ...]:
+        """Pruned: a segment within another is discarded, or gives way to it if it was there before."""
+        return tuple(_pruned(self.uses))
+
+    def counts(self, segment: PathSegment) -> tuple[int, ...]:
+        """For each operator of a segment, how many uses it has there."""
+        within = [(part, count) for part, count in self.uses.items() if is_within(part, segment)]
+        return tuple(sum(count for part, count in within if name in part) for name in segment)
+
+
+def _pruned(segments: Iterable[PathSegment]) -> Iterator[PathSegment]:
+    """Those that lie within no other; one that does shares its first operator with it."""
+    given = list(segments)
+    holding: dict[OperatorName, list[PathSegment]] = {}
+    for one in given:
+        for name in one:
+            holding.setdefault(name, []).append(one)
+    for one in given:
+        if not any(other != one and is_within(one, other) for other in holding[one[0]]):
+            yield one
+
+
+def is_within(part: Sequence[OperatorName], whole: Sequence[OperatorName]) -> bool:
+    """Whether every operator of one segment is in another."""
+    return len(part) <= len(whole) and set(part) <= set(whole)
+
+
+def segments_of(
+    graph: OperatorGraph, release: Mapping[OperatorName, float], cut: PathCut = full_segments
+) -> tuple[PathSegment, ...]:
+    """The pruned segments of all paths of a graph."""
+    return SegmentList(Counter(part for path in graph.paths for part in cut(path, release))).segments
