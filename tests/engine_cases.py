@@ -26,12 +26,15 @@ from strategies import EPOCH, PRICE, RATE, SECOND_US, WINDOWS_S, at, windows
 
 from headrace.config import JOIN_METHODS
 from headrace.engine.arrow_types import arrow_schema
+from headrace.engine.choosing import FAIRNESS
 from headrace.engine.cutting import BlockCut
+from headrace.engine.dispatching import Scheduling
 from headrace.engine.output import Cut
 from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.policy import POLICIES
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.state import names_in
+from headrace.engine.strategies import STRATEGIES
 from headrace.model import (
     BIGINT,
     BOOLEAN,
@@ -356,6 +359,15 @@ class Way:
     """For the join orders."""
 
 
+def schedulings() -> st.SearchStrategy[Scheduling]:
+    return st.builds(
+        Scheduling,
+        st.sampled_from(tuple(STRATEGIES)),
+        st.sampled_from(tuple(FAIRNESS)),
+        st.sampled_from((None, 1, 500, 100_000)),
+    )
+
+
 @st.composite
 def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3), *, budgets: bool = True) -> Way:
     count = draw(st.sampled_from(shards))
@@ -369,6 +381,7 @@ def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3), *, budgets: bool = 
         draw(st.sampled_from(tuple(JOIN_METHODS))),
         block,
         draw(st.sampled_from((0, 0, SECOND_US, 3 * SECOND_US))),
+        scheduling=draw(st.one_of(st.none(), schedulings())),
     )
     return Way(
         tuple(draw(st.lists(st.sampled_from((1, 1, 2, 3, 7, 1000)), min_size=1, max_size=3))),

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from orders import drawn_orders
+from orders import drawn_facts, drawn_orders
 
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.combining import Combiner
+from headrace.engine.dispatching import Pace
 from headrace.engine.events import (
     CacheSegment,
     DropSegment,
@@ -138,7 +139,7 @@ class LocalHost:
     @property
     def is_behind(self) -> bool:
         """Whether work waits for another micro-batch."""
-        return any(sum(map(sum, shard.backlog().values())) for shard in self.shards)
+        return any(shard.is_behind for shard in self.shards)
 
     def end(self) -> None:
         self.deliver([Envelope(shard, Kind.END) for shard in range(len(self.stores))])
@@ -152,10 +153,11 @@ class LocalHost:
             self.combiner = Combiner.restore(self.plan, self._points, self.combiner.manifest(), self.combined)
         emitted: dict[str, list[dict[str, object]]] = {}
         sent: list[EmitPanes | TimesReached] = []
+        pace = Pace(drawn_facts(self.plan, self._draw))
         for index, shard in enumerate(self.shards):
             mine = [one for one in envelopes if one.shard == index and one.kind not in (Kind.DEAD, Kind.TALLY)]
             budget = ProbeBudget(self.probes, self.backlog_rows)
-            for effect in shard.step([one.event(self.plan) for one in mine], budget):
+            for effect in shard.step([one.event(self.plan) for one in mine], budget, pace):
                 if isinstance(effect, EmitPanes | TimesReached):
                     sent.append(effect)
                 else:

@@ -1,12 +1,16 @@
-"""Join orders for tests: any that a method may follow, drawn anew for each plan and, where shards are restored, for
-each micro-batch: an order may change between two of them."""
+"""Join orders, and facts of operators, for tests: any that there may be, drawn anew for each plan and, where shards are
+restored, for each micro-batch: they may change between two of them."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import chain
 
 from headrace.engine.shard import ShardOptions
+from headrace.plan.capacities import OperatorFacts
+from headrace.plan.opgraph import OperatorName
+from headrace.plan.shard_graph import class_paths, join_name
 from headrace.plan.sharing import Group, SharedPlan
 
 
@@ -20,6 +24,18 @@ def drawn_orders(options: ShardOptions, plan: SharedPlan, draw: random.Random) -
         buckets = {one.signature: tuple(draw.choice((1, 2, 5)) for _ in one.sides) for one in plan.groups}
     expiry_us = {one.signature: draw.choice((0, 0, 1_000_000, 7_000_000)) for one in plan.groups} | options.expiry_us
     return replace(options, orders=orders, buckets=buckets, expiry_us=expiry_us)
+
+
+def drawn_facts(plan: SharedPlan, draw: random.Random | None) -> dict[OperatorName, OperatorFacts]:
+    """What operators are said to be like in a micro-batch: anything; of some, nothing."""
+    if draw is None:
+        return {}
+    names = [name for group in plan.groups for name in [join_name(group), *chain.from_iterable(class_paths(group))]]
+    return {
+        name: OperatorFacts(draw.choice((1e-7, 1e-6, 1e-5)), draw.choice((0.0, 0.5, 3.0)), draw.choice((1.0, 100.0)))
+        for name in names
+        if draw.random() < 0.8
+    }
 
 
 def _orders(group: Group, method: str, draw: random.Random) -> tuple[tuple[int, ...], ...]:

@@ -47,6 +47,8 @@ class HeldResults:
     round: int = 0
     name: str | None = None
     size_bytes: int = 0
+    raw: bool = False
+    """Whether these are columns for operators to come, which want to know when each result's newest tuple arrived."""
 
 
 @dataclass(slots=True)
@@ -73,10 +75,17 @@ class PendingBlock:
     """Until when all tuples are in blocks before it."""
     upto_us: int = -(2**63)
     """Until when all are once it is done, too."""
+    came: int = 0
+    """The step that its tuples were taken in."""
 
     @property
     def held_bytes(self) -> int:
         return sum(held.size_bytes for held in self.held)
+
+    @property
+    def nbytes(self) -> int:
+        """What its tuples weigh here."""
+        return self.size_bytes or sum(new.segment.batch.nbytes for one in self.rounds for new in one.inputs if new)
 
     @property
     def is_scanned(self) -> bool:
@@ -147,6 +156,11 @@ def marked_results(
 def ranks_of(batch: pa.RecordBatch) -> list[Int64s]:
     """What orders marked results, first things first."""
     return [int64s_of(batch, name) for name in batch.schema.names if name == RANK or name.startswith(THEN)]
+
+
+def with_arrivals(batch: pa.RecordBatch, arrived_us: Int64s) -> pa.RecordBatch:
+    """Results with when the newest tuple of each arrived."""
+    return batch.append_column(ARRIVED, pa.array(arrived_us))
 
 
 def without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:

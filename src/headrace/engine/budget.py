@@ -23,11 +23,11 @@ class ProbeBudget:
     over_limit: int = 0
     """Turns taken only because too much was waiting."""
 
-    def allows(self, waiting_rows: int) -> bool:
-        """Whether another turn may be taken while so many tuples wait."""
+    def allows(self, waiting_rows: int, is_beyond: bool = False) -> bool:
+        """Whether another turn may be taken while so many tuples wait; ``is_beyond``: more memory than may be."""
         if self.limit is None or self.turns == 0 or self.spent < self.limit:
             return True
-        return self.backlog_rows is not None and waiting_rows > self.backlog_rows
+        return is_beyond or (self.backlog_rows is not None and waiting_rows > self.backlog_rows)
 
     def charge(self, probes: int) -> None:
         self.over_limit += self.limit is not None and self.turns > 0 and self.spent >= self.limit

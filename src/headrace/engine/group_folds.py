@@ -6,13 +6,15 @@ the window, whose results are known until the first block that has not scanned i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.events import Effect
-from headrace.engine.histories import Points
+from headrace.engine.histories import NEVER, Points
 from headrace.engine.keys import Int64s
 from headrace.engine.output import GroupOutputs
 from headrace.engine.spaces import Matches, Space
@@ -20,10 +22,26 @@ from headrace.engine.window import Serial
 from headrace.plan.sharing import Group, Sizes
 
 
+@dataclass(frozen=True, slots=True)
+class FoldedRows:
+    """Results that a class folds: what is read of them, their timestamps and sinces, and until when all are known
+    once these are."""
+
+    number: int
+    rows: pa.RecordBatch
+    newest_us: Int64s
+    since_us: Int64s
+    complete_us: int
+    arrived_us: int
+
+
 class GroupFolds:
     """A group's aggregates in one shard, by class."""
 
     def __init__(self, group: Group, points: Points, serial: Serial, *, forwards: bool) -> None:
+        self._waits = {number for number, cls in enumerate(group.classes) if cls.deferred is not None}
+        self.found: list[FoldedRows] = []
+        """What other operators have to go on with before it is folded."""
         self.operators = {
             number: FoldOperator(group.signature, cls.folding, points, serial, forwards=forwards)
             for number, cls in enumerate(group.classes)
@@ -41,12 +59,26 @@ class GroupFolds:
         for number, positions, rows in outputs.folded(matches, spaces):
             fold = self.operators[number]
             shifted = [some[positions] + more for some, more in zip(times, fold.folding.offsets, strict=True)]
-            fold.add(rows, newest_us[positions], np.minimum.reduce(shifted), complete_us, int(arrived_us.max()))
+            told = (rows, newest_us[positions], np.minimum.reduce(shifted), complete_us, int(arrived_us.max()))
+            if number in self._waits:
+                self.found.append(FoldedRows(number, *told))
+            else:
+                fold.add(*told)
 
-    def evaluate(self, complete_us: Mapping[Sizes, int], *, ended: bool) -> Iterator[Effect]:
-        """Gives rows of groups; ``complete_us``: by window, until when all its results are known."""
-        for fold in self.operators.values():
-            known_us = {final.window_us: complete_us[final.sizes] for final in fold.folding.finals}
+    def take_found(self) -> list[FoldedRows]:
+        """What was found since it was last asked for."""
+        found, self.found = self.found, []
+        return found
+
+    def evaluate(
+        self, complete_us: Mapping[Sizes, int], held_back_us: Callable[[int], int | None], *, ended: bool
+    ) -> Iterator[Effect]:
+        """Gives rows of groups; ``complete_us``: by window, until when all its results are known; ``held_back_us``: by
+        class, until when they have been folded, where not all were."""
+        for number, fold in self.operators.items():
+            back_us = held_back_us(number)
+            least_us = NEVER if back_us is None else back_us
+            known_us = {final.window_us: min(complete_us[final.sizes], least_us) for final in fold.folding.finals}
             yield from fold.evaluate(known_us, ended=ended)
 
     def settle(self) -> Iterator[Effect]:

@@ -12,6 +12,7 @@ so the turns follow from heartbeats alone: they are the same on every shard.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,11 +24,12 @@ from headrace.engine.admitting import with_seen, without_idle_guests
 from headrace.engine.blocks import HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
+from headrace.engine.downstream import Downstream, WorkDone
 from headrace.engine.events import DropSegment, Effect, EmitRows
 from headrace.engine.expiring import expire
 from headrace.engine.group_folds import GroupFolds
 from headrace.engine.guests import with_marks
-from headrace.engine.histories import LOWEST
+from headrace.engine.histories import LOWEST, NEVER
 from headrace.engine.inputs import END_OF_TIME, InputState, Place
 from headrace.engine.keys import Int64s
 from headrace.engine.options import OperatorOptions
@@ -41,11 +43,14 @@ from headrace.engine.waiting import Released
 from headrace.engine.window import Serial
 from headrace.model import QueryId
 from headrace.plan.facts import Measured
-from headrace.plan.sharing import Group, Member, Sizes
+from headrace.plan.opgraph import OperatorName
+from headrace.plan.sharing import Group, Member, OutputClass, Sizes
 
 
 class GroupOperator:
-    """One group's running state in one shard. ``since``: from which epoch on each query is served, by identity."""
+    """One group's running state in one shard. ``since``: from which epoch on each query is served, by identity.
+    ``classes``: what is made of the results by operators of their own, called ``names``, where the group is such that
+    it only gives columns."""
 
     def __init__(
         self,
@@ -55,6 +60,8 @@ class GroupOperator:
         since: Mapping[str, int],
         epoch: int,
         serial: Serial,
+        classes: Sequence[OutputClass] | None = None,
+        names: Sequence[tuple[OperatorName, ...]] = (),
     ) -> None:
         self.group = group
         self.inputs = tuple(inputs)
@@ -71,7 +78,14 @@ class GroupOperator:
         self._policy = policy_for(options.policy, tuple(self._levels)) if group.is_join else None
         self._join = GroupJoin(group, self.inputs, options)
         self._finished: list[Effect] = []
+        self._turn_of: PendingBlock
         self.folds = GroupFolds(group, options.points, serial, forwards=options.forwards)
+        self.is_deferred = classes is not None
+        self.downstream = Downstream(classes or (), group.classes if classes else (), names, self.folds.operators)
+        self._serial = serial
+        self.step_number = 0
+        self.scanned_rows = 0
+        """What a scan's stream brought in this step, as all shards heard."""
         self._complete_us: int | None = None
         """Until when all tuples have been taken in, in this step."""
 
@@ -97,8 +111,13 @@ class GroupOperator:
         progress = self._evaluated(progress)
         self._complete_us = newest_us if progress == END_OF_TIME else progress.known_us
         if not self.group.is_join:
+            emitted: list[EmitRows] = []
+            first_us = NEVER
             for part, released in enumerate(self.inputs[0].release(progress)[0]):
-                yield from (_in_part(one, part) for one in self._select(released))
+                first_us = min(first_us, int(released.ts_us.min(initial=NEVER)))
+                yield from self._sorted_out((_in_part(one, part) for one in self._select(released)), emitted)
+            known_us = first_us if first_us == NEVER else first_us - 1
+            self._put(float(self.scanned_rows), self.step_number, known_us, emitted)
             return
         self._prune()
         moved = self.progress is None or progress > self.progress
@@ -138,7 +157,7 @@ class GroupOperator:
                 whole = self._join.is_whole(rounds)
                 placed = not whole and self._join.is_placed()
                 block = PendingBlock(self._epoch, weight, tuples, rounds, whole, placed)
-                block.known_us, block.upto_us = known_us, upto_us
+                block.known_us, block.upto_us, block.came = known_us, upto_us, self.step_number
                 self.pending.append(block)
             known_us = upto_us
 
@@ -181,12 +200,49 @@ class GroupOperator:
             queued[self.completed(block)] += block.tuples
         return queued
 
+    def _sorted_out(self, effects: Iterable[Effect], emitted: list[EmitRows]) -> Iterator[Effect]:
+        """What leaves at once; what operators here have to go on with is put by."""
+        for effect in effects:
+            if isinstance(effect, EmitRows) and self.downstream.takes(effect):
+                emitted.append(effect)
+            else:
+                yield effect
+
+    def _put(self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows]) -> WorkDone:
+        """Queues what a turn made for the operators after it."""
+        found = self.folds.take_found()
+        if self.is_deferred:
+            self.downstream.put(weight, came, known_us, emitted, found)
+        by_class: Counter[str] = Counter()
+        for one in emitted:
+            by_class[one.queries[0]] += one.batch.num_rows
+        rows = max([*by_class.values(), *(one.rows.num_rows for one in found)], default=0)
+        size_bytes = sum(one.batch.nbytes for one in emitted) + sum(one.rows.nbytes for one in found)
+        return WorkDone(weight, rows_out=rows, bytes_out=size_bytes)
+
+    def join_turn(self, budget: ProbeBudget, selectivity: float) -> Iterator[Effect | WorkDone]:
+        """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did.
+        ``selectivity``: about how many results a probe finds."""
+        before, oldest = budget.spent, self.pending[0]
+        emitted: list[EmitRows] = []
+        self._turn_of = oldest
+        yield from self._sorted_out(self.take_turn(budget), emitted)
+        probes, block = budget.spent - before, self._turn_of
+        done = self._put(probes * selectivity, block.came, block.known_us, emitted)
+        share = probes / max(1, block.weight * len(self.windows))
+        yield WorkDone(probes, block.tuples, done.rows_out, round(share * block.nbytes), done.bytes_out)
+
+    def probes_left(self) -> int:
+        """What all waiting turns cost."""
+        levels = len(self.windows)
+        return sum(self._probes(block, self.completed(block), levels) for block in self.pending)
+
     def take_turn(self, budget: ProbeBudget) -> Iterator[Effect]:
         """One scan, as the policy chooses; without a limit, the oldest block through all windows."""
         completed = [self.completed(block) for block in self.pending]
         assert self._policy is not None
         turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
-        block = self.pending[turn.position]
+        block = self._turn_of = self.pending[turn.position]
         budget.charge(self._probes(block, completed[turn.position], turn.upto))
         yield from self._scan_on(block, turn.upto)
         if self.completed(block) == len(self.windows):
@@ -303,9 +359,10 @@ class GroupOperator:
         than."""
         if self._complete_us is not None:
             known_us = {sizes: self._known_until(number) for number, sizes in enumerate(self.windows)}
-            yield from self.folds.evaluate(known_us, ended=ended)
+            yield from self.folds.evaluate(known_us, self.downstream.held_back_us, ended=ended)
             self._complete_us = None
         yield from self.folds.settle()
+        yield from self.downstream.settle(self._serial)
         if self.group.is_join:
             interval_us = self._options.expiry_us.get(self.group.signature, 0)
             expire(self.group, self.inputs, self.pending, reached_us, interval_us)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.arrow_types import arrow_schema, arrow_type
-from headrace.engine.blocks import HeldResults, marked_results
+from headrace.engine.blocks import HeldResults, marked_results, with_arrivals
 from headrace.engine.checking import Checks, Combination
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import EmitCount, EmitRows
@@ -93,6 +93,8 @@ class _Family:
     outputs: tuple[Output, ...]
     schema: pa.Schema
     classes: tuple[_Class, ...]
+    is_raw: bool = False
+    """Whether it gives columns for operators to come, with when each result's newest tuple arrived."""
 
     def rows(self, columns: Callable[[ColumnRef], pa.Array], count: int) -> pa.RecordBatch:
         """The select list as a batch."""
@@ -110,7 +112,7 @@ class GroupOutputs:
 
     def __init__(self, classes: Sequence[OutputClass], current: Combination) -> None:
         self._checks = Checks(classes, current)
-        found: dict[tuple[Delivery, tuple[Output, ...]], list[int]] = {}
+        found: dict[tuple[Delivery, tuple[Output, ...], bool], list[int]] = {}
         self._folded = tuple(
             (_Class.of(number, cls), _Family(cls.delivery, cls.outputs, arrow_schema(cls.schema), ()))
             for number, cls in enumerate(classes)
@@ -120,15 +122,16 @@ class GroupOutputs:
             if cls.delivery is Delivery.FOLDED:
                 continue
             outputs = () if cls.delivery is Delivery.COUNT else cls.outputs
-            found.setdefault((cls.delivery, outputs), []).append(number)
+            found.setdefault((cls.delivery, outputs, cls.deferred is not None), []).append(number)
         self._families = tuple(
             _Family(
                 delivery,
                 outputs,
                 arrow_schema(classes[numbers[0]].schema),
                 tuple(_Class.of(number, classes[number]) for number in numbers),
+                is_raw,
             )
-            for (delivery, outputs), numbers in found.items()
+            for (delivery, outputs, is_raw), numbers in found.items()
         )
 
     def emissions(self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, cut: Cut) -> Iterator[Emission]:
@@ -187,7 +190,7 @@ class GroupOutputs:
                 positions, codes, *ranks = (np.concatenate(column) for column in zip(*found, strict=True))
                 rows = family.rows(parts.whole.reader(positions), len(positions))
                 batch = marked_results(rows, ranks, arrived_us[matches.probe[positions]], codes)
-                yield HeldResults(tuple(readers), batch, family.delivery is Delivery.COUNT)
+                yield HeldResults(tuple(readers), batch, family.delivery is Delivery.COUNT, raw=family.is_raw)
 
 
 REMEMBERED = 16
@@ -338,6 +341,8 @@ def _made(
         yield from (EmitCount(readers, len(mine), each) for (readers, mine), each in zip(together, times, strict=True))
         return
     batch = family.rows(matches.reader(positions), len(positions))
+    if family.is_raw:
+        batch = with_arrivals(batch, arrived.at(positions))
     begin = 0
     for (readers, mine), each in zip(together, times, strict=True):
         yield EmitRows(readers, batch.slice(begin, len(mine)), each)
@@ -379,6 +384,13 @@ class _Arrivals:
         self._times, self._codes = arrived_us[:1], None
         if not np.all(arrived_us == arrived_us[0]):
             self._times, self._codes = np.unique(arrived_us, return_inverse=True)
+
+    def at(self, positions: Int64s) -> Int64s:
+        """Of each of the matches there."""
+        if self._codes is None:
+            return np.full(len(positions), self._times[0])
+        times: Int64s = self._times[self._codes[self._probes[positions]]]
+        return times
 
     def of(self, positions: Int64s, sizes: Sequence[int]) -> list[tuple[tuple[int, int], ...]]:
         """(arrival time, how many) of the matches there: of so many, then of so many of the next, and so on."""

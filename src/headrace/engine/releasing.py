@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.blocks import ARRIVED, CELL, HeldResults, ranks_of, without_marks
+from headrace.engine.blocks import ARRIVED, CELL, HeldResults, ranks_of, with_arrivals, without_marks
 from headrace.engine.events import EmitCount, EmitRows
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import expand_ranges
@@ -45,7 +45,7 @@ def still_held(scans: Sequence[HeldResults], later: Set[str]) -> Iterator[HeldRe
             codes = (np.cumsum(wanted) - 1)[int64s_of(kept, CELL)]
             kept = kept.set_column(kept.schema.get_field_index(CELL), CELL, pa.array(codes))
             readers = tuple(one for one, is_wanted in zip(scan.readers, wanted, strict=True) if is_wanted)
-            yield HeldResults(readers, kept, scan.counted, scan.round)
+            yield HeldResults(readers, kept, scan.counted, scan.round, raw=scan.raw)
 
 
 def _by_cell(scans: Sequence[HeldResults], queries: Mapping[str, QueryId]) -> Iterator[Emission]:
@@ -80,8 +80,8 @@ def _alike(scans: Sequence[HeldResults]) -> list[list[HeldResults]]:
     """The scans by their columns: those of one family of classes."""
     found: list[list[HeldResults]] = []
     for scan in scans:
-        first = (scan.counted, scan.batch.schema)
-        mine = next((one for one in found if (one[0].counted, one[0].batch.schema) == first), None)
+        first = (scan.counted, scan.raw, scan.batch.schema)
+        mine = next((one for one in found if (one[0].counted, one[0].raw, one[0].batch.schema) == first), None)
         if mine is None:
             found.append([scan])
         else:
@@ -128,6 +128,8 @@ def _released(
     by_owner = np.lexsort((rows, *(rank[rows] for rank in ranks_of(held)[::-1]), owner))
     picked = held.take(pa.array(rows[by_owner]))
     results = without_marks(picked)
+    if scans[0].raw:
+        results = with_arrivals(results, int64s_of(picked, ARRIVED))
     sizes = np.bincount(owner, minlength=len(asked)).tolist()
     arrived = counted_times(*np.unique(int64s_of(picked, ARRIVED), return_inverse=True), sizes)
     begin = 0

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
+from headrace.engine.dispatching import Dispatcher, Pace, Scheduling
 from headrace.engine.events import (
     Arrival,
     BlockArrived,
@@ -46,17 +47,23 @@ from headrace.engine.policy import POLICIES
 from headrace.engine.segments import NUMBER, REPORTED, int64s_of, times_of
 from headrace.engine.spaces import KeySearch
 from headrace.engine.state import names_in, operator_from_json, operator_to_json
+from headrace.engine.strategies import StrategyMemory
 from headrace.engine.waiting import SEAT, without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
 from headrace.model import StreamId
+from headrace.plan.deferring import deferred_group
 from headrace.plan.facts import Measured
 from headrace.plan.methods import SCANNING
+from headrace.plan.opgraph import OperatorName
+from headrace.plan.shard_graph import class_paths, join_name, shard_graph
 from headrace.plan.sharing import Group, SharedPlan
 
 STATE_VERSION = 4
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
+REMEMBERED = 64
+"""Groups that stay prepared."""
 _NUMBER_BITS = 32
 """Of a tuple's number: its place in its chunk; above them, the chunk's."""
 
@@ -88,6 +95,9 @@ class ShardOptions:
     buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By group, how many buckets the keys of each side's segments are put into; a group without: each key its own."""
     orders: Mapping[str, Orders] = field(default_factory=dict)
+    scheduling: Scheduling | None = None
+    """How turns are chosen where there is a budget; None: what a join finds is filtered and projected at once, and
+    groups take turns one after the other."""
     is_eager: bool = False
     """Aggregates are evaluated whenever anything changes; or else every ``reevaluate_us``, or with each step."""
     forwards: bool = False
@@ -125,25 +135,38 @@ class Shard:
         self._epoch = 0
         self._last_group = ""
         self._since = dict.fromkeys(_identities(plan), 0)
+        self._steps = 0
+        self._memory = StrategyMemory()
+        self.dispatcher: Dispatcher | None = None
         self._operators = self._all_operators()
 
     def _all_operators(self) -> dict[str, GroupOperator]:
         groups = sorted(self.plan.groups, key=lambda group: group.signature)
-        return {group.signature: self._operator(group) for group in groups}
+        is_deferred = self._options.scheduling is not None
+        return {group.signature: self._operator(group, is_deferred=is_deferred) for group in groups}
 
-    def _operator(self, group: Group) -> GroupOperator:
+    def _operator(self, group: Group, *, is_deferred: bool) -> GroupOperator:
         inputs = [
             InputState.empty(
                 group, index, self.plan.catalog.position(input.stream), self._serial, self._options.merge_fanout
             )
             for index, input in enumerate(group.inputs)
         ]
-        return GroupOperator(group, inputs, self._options.for_operators(), self._since, self._epoch, self._serial)
+        told = (inputs, self._options.for_operators(), self._since, self._epoch, self._serial)
+        apart = apart_from(group) if is_deferred else None
+        if apart is None:
+            return GroupOperator(group, *told)
+        return GroupOperator(apart.group, *told, group.classes, apart.names)
 
-    def step(self, events: Iterable[Event], budget: ProbeBudget | None = None) -> Iterator[Effect]:
+    def step(
+        self, events: Iterable[Event], budget: ProbeBudget | None = None, pace: Pace | None = None
+    ) -> Iterator[Effect]:
         """Takes in what arrived, does what progress and the budget allow, and lets go of what is out of reach. Effects
         come as they arise, so that results need not be held together; the step is over when they are exhausted."""
         told = list(events)
+        self._steps += 1
+        for operator in self._operators.values():
+            operator.step_number, operator.scanned_rows = self._steps, 0
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
@@ -155,12 +178,31 @@ class Shard:
         ended = any(isinstance(event, StreamsEnded) for event in told)
         for operator in self._operators.values():
             yield from operator.admit(END_OF_TIME if ended else self._progress(operator), self._newest(operator))
-        yield from self._work(ProbeBudget() if ended or budget is None else budget)
+        yield from self._work(ProbeBudget() if ended or budget is None else budget, pace or Pace())
         for operator in self._operators.values():
             reached = [self._reached(state) for state in operator.inputs]
             yield from operator.settle([None if place is None else place.ts_us for place in reached], ended=ended)
 
-    def _work(self, budget: ProbeBudget) -> Iterator[Effect]:
+    def _work(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
+        """Gives operators turns while the budget allows."""
+        self.dispatcher = self._dispatcher()
+        if self.dispatcher is None:
+            yield from self._take_turns(budget)
+        elif budget.limit is None:
+            yield from self.dispatcher.work_off(budget, pace)
+        else:
+            yield from self.dispatcher.work(budget, pace, self._steps)
+
+    def _dispatcher(self) -> Dispatcher | None:
+        """Who chooses turns; None where nothing is kept apart."""
+        operators = self._operators.values()
+        if self._options.scheduling is None and not any(one.is_deferred for one in operators):
+            return None
+        groups = {self._group_of[signature]: one.group for signature, one in self._operators.items()}
+        named = {join_name(group): self._operators[group.signature] for group in groups}
+        return Dispatcher(shard_graph(groups), named, self._options.scheduling or Scheduling(), self._memory)
+
+    def _take_turns(self, budget: ProbeBudget) -> Iterator[Effect]:
         """Gives each group that has blocks waiting a turn, round and round, while the budget allows; the next step goes
         on with the group after the last one."""
         while busy := [signature for signature, operator in self._operators.items() if operator.pending]:
@@ -174,6 +216,9 @@ class Shard:
         floors: dict[tuple[StreamId, Arrival], int | None] = {}
         for beat in sorted(heartbeats, key=lambda one: one.arrival):
             floors.setdefault((beat.stream, beat.arrival), self._newest_us.get(beat.stream))
+            for operator in self._operators.values():
+                if not operator.group.is_join and operator.inputs[0].input.stream == beat.stream:
+                    operator.scanned_rows += beat.rows
             self._newest_us[beat.stream] = max(beat.newest_us, self._newest_us.get(beat.stream, beat.newest_us))
             for operator in self._operators.values():
                 if operator.group.is_join and any(one.input.stream == beat.stream for one in operator.inputs):
@@ -248,6 +293,11 @@ class Shard:
         """The aggregates of all groups' classes."""
         return [fold for operator in self._operators.values() for fold in operator.folds.operators.values()]
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether work waits for another step."""
+        return any(one.pending or any(one.downstream.size_items()) for one in self._operators.values())
+
     def backlog(self) -> dict[str, list[int]]:
         """By group, the tuples here that wait to scan each window next."""
         return {signature: one.backlog() for signature, one in self._operators.items() if one.group.is_join}
@@ -267,6 +317,7 @@ class Shard:
         groups = {signature: operator_to_json(operator) for signature, operator in self._operators.items()}
         told = {"version": STATE_VERSION, "serial": self._serial.next_number, "newest_us": self._newest_us}
         told |= {"epoch": self._epoch, "since": self._since, "last_group": self._last_group}
+        told |= {"steps": self._steps, "memory": self._memory.to_json()}
         return json.dumps({**told, "groups": groups, "orphans": self._orphans}, separators=(",", ":")).encode()
 
     @classmethod
@@ -283,14 +334,23 @@ class Shard:
         shard._newest_us = {StreamId(name): newest for name, newest in told["newest_us"].items()}
         shard._orphans = list(told["orphans"])
         shard._last_group = told["last_group"]
+        shard._steps, shard._memory = told["steps"], StrategyMemory.from_json(told["memory"])
         shard._enter_epoch(told["epoch"], told["since"])
         for signature, kept in told["groups"].items():
             operator = shard._operators.get(signature)
             if operator is None:
                 shard._orphans.extend(names_in(kept))
             else:
+                if kept["is_deferred"] != operator.is_deferred and (kept["pending"] or kept["queues"]):
+                    # What was found in one way is finished in that way.
+                    operator = shard._operator(shard._group_of[signature], is_deferred=kept["is_deferred"])
+                    shard._operators[signature] = operator
                 operator_from_json(kept, operator, source)
         return shard
+
+    @property
+    def _group_of(self) -> dict[str, Group]:
+        return {group.signature: group for group in self.plan.groups}
 
     def _enter_epoch(self, epoch: int, since: dict[str, int]) -> None:
         """Goes on with the epoch that was; queries that were not there begin a new one."""
@@ -321,6 +381,29 @@ class Shard:
                         raise InvariantError("a waiting piece is not in time order or not stored")
         if len(set(names)) != len(names):
             raise InvariantError("two kept segments have the same name")
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """A group whose classes are kept apart from its join, and what their operators are called."""
+
+    group: Group
+    names: list[tuple[OperatorName, ...]]
+
+
+_kept_apart: dict[int, tuple[Group, _Apart | None]] = {}
+
+
+def apart_from(group: Group) -> _Apart | None:
+    """The group so; None where it is better together. Made once for a plan: a host that restores the shard for every
+    micro-batch has the same plan in its hands each time."""
+    known = _kept_apart.get(id(group))
+    if known is None or known[0] is not group:
+        while len(_kept_apart) >= REMEMBERED:
+            del _kept_apart[next(iter(_kept_apart))]
+        made = deferred_group(group)
+        known = _kept_apart[id(group)] = (group, None if made is group else _Apart(made, class_paths(group)))
+    return known[1]
 
 
 def _numbered_from(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ import numpy as np
 
 from headrace.engine.aggregating import names_kept
 from headrace.engine.blocks import ARRIVED, RANK, HeldResults, PendingBlock
+from headrace.engine.downstream import names_queued
 from headrace.engine.inputs import InputState, Place
 from headrace.engine.operators import GroupOperator
 from headrace.engine.segments import int64s_of, times_of, unpack_batch, view_segment
@@ -25,6 +26,8 @@ def operator_to_json(operator: GroupOperator) -> dict[str, Any]:
         "heard": operator.heard.chunks,
         "inputs": [_input_to_json(state) for state in operator.inputs],
         "pending": [_block_to_json(block) for block in operator.pending],
+        "is_deferred": operator.is_deferred,
+        "queues": operator.downstream.to_json(),
         "folds": {fold.folding.identity: fold.to_json() for fold in operator.folds.operators.values()},
     }
 
@@ -36,6 +39,7 @@ def operator_from_json(kept: dict[str, Any], operator: GroupOperator, source: Se
     for state, one in zip(operator.inputs, kept["inputs"], strict=True):
         _input_from_json(one, state, source)
     operator.pending = [_block_from_json(one, operator, source) for one in kept["pending"]]
+    operator.let_go(operator.downstream.from_json(kept["queues"], source))
     folds = {fold.folding.identity: fold for fold in operator.folds.operators.values()}
     for identity, one in kept["folds"].items():
         if identity in folds:
@@ -53,6 +57,7 @@ def names_in(kept: dict[str, Any]) -> Iterator[str]:
     for block in kept["pending"]:
         yield from (name for names in block["names"] for name in names if name is not None)
         yield from (held["name"] for held in block["held"])
+    yield from names_queued(kept["queues"])
     for fold in kept["folds"].values():
         yield from names_kept(fold)
 
@@ -118,7 +123,7 @@ def _block_to_json(block: PendingBlock) -> dict[str, Any]:
         "done": block.done,
         "names": block.names,
         "size_bytes": block.size_bytes,
-        "times_us": [block.known_us, block.upto_us],
+        "times_us": [block.known_us, block.upto_us, block.came],
         "collected": [] if block.is_scanned else collections,
         "held": [
             {
@@ -127,6 +132,7 @@ def _block_to_json(block: PendingBlock) -> dict[str, Any]:
                 "readers": held.readers,
                 "counted": held.counted,
                 "round": held.round,
+                "raw": held.raw,
             }
             for held in block.held
         ],
@@ -147,6 +153,7 @@ def _block_from_json(kept: dict[str, Any], operator: GroupOperator, source: Segm
             one["round"],
             one["name"],
             one["size_bytes"],
+            one["raw"],
         )
         for one in kept["held"]
     ]

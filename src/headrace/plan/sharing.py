@@ -89,6 +89,8 @@ class OutputClass:
     ties: tuple[int, ...] = ()
     folding: Folding | None = None
     """With it, ``outputs`` are what is folded."""
+    deferred: tuple[Expression, ...] | None = None
+    """Filters that another operator applies to what this class gives, which is columns as they are (``deferring``)."""
 
     @property
     def windows(self) -> tuple[Sizes, ...]:
@@ -101,11 +103,14 @@ class OutputClass:
 
     def conditions_on(self, side: int) -> tuple[Expression, ...]:
         """All it asks of one side's tuples, as that side's stream sees them."""
-        return (*self.pushed[side], *(alone(one) for one in self.filters if sources_of(one) == {side}))
+        filters = (*self.filters, *(self.deferred or ()))
+        return (*self.pushed[side], *(alone(one) for one in filters if sources_of(one) == {side}))
 
     def unchecked(self, side: int, passed: Collection[str]) -> tuple[Expression, ...]:
         """What it asks of one side's tuples beyond the conditions (as text) that they passed before they were kept."""
-        return tuple(on_side(one, side) for one in self.conditions_on(side) if expression_text(one) not in passed)
+        later = {alone(one) for one in self.deferred or ()}
+        asked = [one for one in self.conditions_on(side) if one not in later]
+        return tuple(on_side(one, side) for one in asked if expression_text(one) not in passed)
 
     @property
     def residual(self) -> tuple[Expression, ...]:

@@ -1,0 +1,180 @@
+"""Turns within a micro-batch's budget: which operator of the shard's graph takes what waits before it.
+
+      blocks -> [join] -> items -> [select-project] -> items -> [aggregate]         queues carried over in the state
+                    \\_____________ a strategy chooses a unit of these (paper 003) ______/
+
+Owns :class:`Pace` (what operators are like, as all shards are told) and :class:`Dispatcher`. Queues are weighed by what
+heartbeats told and by those facts, never by a shard's own rows: so all shards choose alike, and what one of them
+completes in a micro-batch all of them do. Time is counted in steps.
+Invariant: without a limit all that waits is done. Cost: a choice for each turn; the graph and the units are made once
+for a plan and a set of facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headrace.engine.budget import ProbeBudget
+from headrace.engine.choosing import Scheduler
+from headrace.engine.downstream import WorkDone
+from headrace.engine.events import Effect
+from headrace.engine.measuring import Meters, WorkReport
+from headrace.engine.operators import GroupOperator
+from headrace.engine.strategies import QueueState, StrategyMemory, StrategyOptions, Unit, Waiting
+from headrace.plan.capacities import OperatorFacts
+from headrace.plan.opgraph import OperatorGraph, OperatorName
+
+UNKNOWN_JOIN = OperatorFacts(1e-6, 1.0, 100.0, 100.0)
+UNKNOWN = OperatorFacts(2e-7, 1.0, 100.0, 100.0)
+"""What operators are taken to be like until they have been measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What all shards know alike of the operators, and a clock of the host's to measure them by."""
+
+    facts: Mapping[OperatorName, OperatorFacts] = field(default_factory=dict)
+    clock: Callable[[], float] | None = None
+
+    def now_s(self) -> float:
+        return 0.0 if self.clock is None else self.clock()
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """Which strategy, how it is kept from starving anyone, and the memory that queues may take in a shard."""
+
+    strategy: str = "threshold"
+    fairness: str = "oldest"
+    limit_bytes: int | None = None
+
+    @property
+    def options(self) -> StrategyOptions:
+        return StrategyOptions(limit_bytes=self.limit_bytes, mean_over_s=20.0, oldest_every_s=1.0)
+
+
+class Dispatcher:
+    """The turns of one shard. ``joins``: by the name of each group's join (or scan), its operator."""
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        groups: Mapping[OperatorName, GroupOperator],
+        scheduling: Scheduling,
+        memory: StrategyMemory,
+    ) -> None:
+        self._graph = graph
+        self._joins = {name: one for name, one in groups.items() if one.group.is_join}
+        self._stages = {stage: one for one in groups.values() for stage in one.downstream.stages}
+        self._groups = tuple(groups.values())
+        self._scheduling = scheduling
+        self._memory = memory
+        self.meters = Meters()
+        self.turns: dict[OperatorName, int] = {}
+        self._pace = Pace()
+
+    def work(self, budget: ProbeBudget, pace: Pace, step: int) -> Iterator[Effect]:
+        """Takes turns while the budget allows, or until nothing waits."""
+        self._pace = pace
+        facts = self._facts()
+        scheduler = _scheduler(self._graph, tuple(facts.items()), self._scheduling, self._memory)
+        while True:
+            waiting = self._waiting(facts, step)
+            unit = scheduler.next_unit(waiting) if waiting.states else None
+            if unit is None or not budget.allows(self._rows(), self._beyond(waiting)):
+                return
+            yield from self._run(unit, budget, facts)
+
+    def _rows(self) -> int:
+        return sum(one.backlog_rows for one in self._groups)
+
+    def _beyond(self, waiting: Waiting) -> bool:
+        """Whether queues take more memory than they may: then sources have to wait."""
+        limit_bytes = self._scheduling.limit_bytes
+        return limit_bytes is not None and waiting.size_bytes > limit_bytes
+
+    def _facts(self) -> dict[OperatorName, OperatorFacts]:
+        known = self._pace.facts
+        return {name: known.get(name, UNKNOWN_JOIN if name in self._joins else UNKNOWN) for name in self._graph.names}
+
+    def _waiting(self, facts: Mapping[OperatorName, OperatorFacts], step: int) -> Waiting:
+        states: dict[OperatorName, QueueState] = {}
+        for name, join in self._joins.items():
+            if join.pending:
+                tuples = float(join.probes_left())
+                oldest = float(min(block.came for block in join.pending))
+                states[name] = QueueState(tuples, tuples * facts[name].input_bytes, oldest)
+        for name, group in self._stages.items():
+            items = group.downstream.stages[name].items
+            if items:
+                tuples = sum(item.weight for item in items)
+                states[name] = QueueState(tuples, tuples * facts[name].input_bytes, float(items[0].came))
+        return Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
+
+    def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
+        """A turn of the unit's first operator, and of each after it for what has come up to it."""
+        for name in unit.operators:
+            if name in self._joins:
+                work: Iterator[Effect | WorkDone] = self._joins[name].join_turn(budget, facts[name].selectivity)
+            elif self._stages[name].downstream.stages[name].items:
+                work = self._stages[name].downstream.run(name, facts[name].selectivity)
+            else:
+                return
+            yield from self._measured(name, work, budget, facts)
+
+    def _measured(
+        self,
+        name: OperatorName,
+        work: Iterator[Effect | WorkDone],
+        budget: ProbeBudget,
+        facts: Mapping[OperatorName, OperatorFacts],
+    ) -> Iterator[Effect]:
+        began_s = self._pace.now_s()
+        for one in work:
+            if not isinstance(one, WorkDone):
+                yield one
+                continue
+            if name not in self._joins:
+                budget.charge(round(one.weight * facts[name].service_s / self._probe_s(facts)))
+            spent_s = self._pace.now_s() - began_s
+            taken = one.weight if name in self._joins else float(one.rows_in)
+            report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
+            self.meters.report(name, report, 0.0)
+            self.turns[name] = self.turns.get(name, 0) + 1
+
+    def _probe_s(self, facts: Mapping[OperatorName, OperatorFacts]) -> float:
+        """What a probe takes: the mean over the joins; the unit that the budget is in."""
+        joins = [facts[name].service_s for name in self._joins]
+        return sum(joins) / len(joins) if joins else UNKNOWN_JOIN.service_s
+
+    # --- without a limit
+
+    def work_off(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
+        """All that waits, operator by operator, bottom up."""
+        self._pace = pace
+        facts = self._facts()
+        for name in self._graph.names:
+            while self._is_busy(name):
+                yield from self._run(Unit((name,), 0.0, (0.0,)), budget, facts)
+
+    def _is_busy(self, name: OperatorName) -> bool:
+        if name in self._joins:
+            return bool(self._joins[name].pending)
+        return bool(self._stages[name].downstream.stages[name].items)
+
+    def queues(self) -> dict[OperatorName, int]:
+        """Bytes that wait before each operator, here."""
+        found = {name: sum(block.nbytes for block in join.pending) for name, join in self._joins.items()}
+        for group in self._groups:
+            found |= group.downstream.size_bytes
+        return found
+
+
+def _scheduler(
+    graph: OperatorGraph,
+    facts: tuple[tuple[OperatorName, OperatorFacts], ...],
+    scheduling: Scheduling,
+    memory: StrategyMemory,
+) -> Scheduler:
+    return Scheduler.of(scheduling.strategy, scheduling.fairness, graph, dict(facts), scheduling.options, memory)

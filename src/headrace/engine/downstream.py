@@ -1,0 +1,271 @@
+"""The operators after a group's join, with their queues: select-project for each class, an aggregate where it folds.
+
+      join --an item a turn--> [ | | ] select-project --> results, or --> [ | ] aggregate
+
+Owns :class:`Downstream`. An item is what one turn of the join made for one class: perhaps nothing on this shard, but an
+item all the same, so that all shards take the same turns; its weight is what all shards together may have found.
+Invariants: a queue is first in, first out, so that every query's results stay in order; an aggregate counts a time as
+known only when nothing of it waits here. Cost: that of filtering and projecting what is taken; what is left in a queue
+at the end of a step is stored once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.aggregating import FoldOperator
+from headrace.engine.arrow_types import arrow_schema
+from headrace.engine.blocks import ARRIVED
+from headrace.engine.evaluate import evaluate, filter_mask
+from headrace.engine.events import DropSegment, Effect, EmitCount, EmitRows, KeepSegment
+from headrace.engine.group_folds import FoldedRows
+from headrace.engine.output import counted_times
+from headrace.engine.segments import content_name, int64s_of, pack_batch, unpack_batch
+from headrace.engine.window import SegmentSource, Serial
+from headrace.model import QueryId
+from headrace.plan.deferring import raw_name
+from headrace.plan.expressions import ColumnRef
+from headrace.plan.opgraph import OperatorName
+from headrace.plan.sharing import Delivery, OutputClass
+
+NEWEST, SINCE = "__newest", "__since"
+"""Columns of what is to be folded: a result's timestamp, and its since."""
+
+
+@dataclass(slots=True)
+class RawRows:
+    """Columns of results, and for whom: queries whose windows they are in, or how far things are once all are there."""
+
+    batch: pa.RecordBatch
+    queries: tuple[QueryId, ...] = ()
+    part: int = 0
+    complete_us: int = 0
+    name: str | None = None
+    size_bytes: int = 0
+
+
+@dataclass(slots=True)
+class TurnItem:
+    """What one turn made for one class. ``came``: the step of the tuples it is of; ``known_us``: until when all results
+    are in earlier items."""
+
+    weight: float
+    came: int
+    known_us: int
+    rows: list[RawRows] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WorkDone:
+    """What an operator took and gave in a turn."""
+
+    weight: float = 0.0
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+@dataclass(slots=True)
+class Stage:
+    """An operator: its queue, and the class it is of. A select-project may have an aggregate after it."""
+
+    number: int
+    items: deque[TurnItem] = field(default_factory=deque)
+    folds: bool = False
+    then: OperatorName | None = None
+
+
+class Downstream:
+    """The operators of one group's classes. ``classes``: as the plan has them; ``raw``: as the join gives them."""
+
+    def __init__(
+        self,
+        classes: Sequence[OutputClass],
+        raw: Sequence[OutputClass],
+        names: Sequence[tuple[OperatorName, ...]],
+        folds: Mapping[int, FoldOperator],
+    ) -> None:
+        self._classes = classes
+        self._folds = folds
+        self.stages: dict[OperatorName, Stage] = {}
+        self._first: dict[int, OperatorName] = {}
+        self._class_of: dict[QueryId, int] = {}
+        for number, cls in enumerate(raw):
+            if cls.deferred is None:
+                continue
+            self._first[number] = names[number][0]
+            last = names[number][1] if len(names[number]) > 1 else None
+            self.stages[names[number][0]] = Stage(number, then=last)
+            if last is not None:
+                self.stages[last] = Stage(number, folds=True)
+            self._class_of |= {member.query: number for member in cls.members}
+        self._dropped: list[str] = []
+
+    # --- queues
+
+    def put(
+        self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows], found: Sequence[FoldedRows]
+    ) -> None:
+        """An item for every class, of what a turn of the join made."""
+        rows: dict[int, list[RawRows]] = {}
+        for one in emitted:
+            number = self._class_of[one.queries[0]]
+            rows.setdefault(number, []).append(RawRows(one.batch, one.queries, one.part))
+        for folded in found:
+            rows.setdefault(folded.number, []).append(_to_fold(folded))
+        for number, name in self._first.items():
+            self.stages[name].items.append(TurnItem(weight, came, known_us, rows.get(number, [])))
+
+    def takes(self, emission: EmitRows) -> bool:
+        """Whether an operator here is to go on with this."""
+        return emission.queries[0] in self._class_of
+
+    def held_back_us(self, number: int) -> int | None:
+        """Until when all of a class's results have been folded, where some wait to be."""
+        names = [name for name, stage in self.stages.items() if stage.number == number and stage.items]
+        return min((item.known_us for name in names for item in self.stages[name].items), default=None)
+
+    # --- turns
+
+    def run(self, name: OperatorName, selectivity: float) -> Iterator[Effect | WorkDone]:
+        """One operator takes the first item of its queue; at the end, what that was."""
+        stage = self.stages[name]
+        item = stage.items.popleft()
+        self._dropped += [rows.name for rows in item.rows if rows.name is not None]
+        done = WorkDone(item.weight, sum(one.batch.num_rows for one in item.rows))
+        done.bytes_in = sum(one.batch.nbytes for one in item.rows)
+        if stage.folds:
+            for one in item.rows:
+                self._fold(stage.number, one)
+            done.rows_out = done.rows_in
+        else:
+            made = [self._selected(stage.number, one) for one in item.rows]
+            done.rows_out, done.bytes_out = sum(one.num_rows for one in made), sum(one.nbytes for one in made)
+            yield from self._given(stage, item, made, selectivity)
+        yield done
+
+    def _given(
+        self, stage: Stage, item: TurnItem, made: Sequence[pa.RecordBatch], selectivity: float
+    ) -> Iterator[Effect]:
+        """What a select-project made: on to the aggregate, or out."""
+        pairs = [(one, batch) for one, batch in zip(item.rows, made, strict=True) if batch.num_rows]
+        if stage.then is not None:
+            rows = [RawRows(batch, complete_us=one.complete_us) for one, batch in pairs]
+            weight = item.weight * selectivity
+            self.stages[stage.then].items.append(TurnItem(weight, item.came, item.known_us, rows))
+            return
+        is_counted = self._classes[stage.number].delivery is Delivery.COUNT
+        for one, batch in pairs:
+            queries = tuple(query for query in one.queries if self._class_of.get(query) == stage.number)
+            times = np.unique(int64s_of(batch, ARRIVED), return_inverse=True)
+            arrived = counted_times(*times, [batch.num_rows])[0]
+            if is_counted:
+                yield EmitCount(queries, batch.num_rows, arrived)
+            elif queries:
+                yield EmitRows(queries, batch.drop_columns([ARRIVED]), arrived, one.part)
+
+    def _selected(self, number: int, rows: RawRows) -> pa.RecordBatch:
+        """The rows that pass a class's filters, as its select list has them; what was not asked for stays beside it."""
+        cls, batch = self._classes[number], rows.batch
+
+        def column(ref: ColumnRef) -> pa.Array:
+            return batch.column(raw_name(ref))
+
+        mask = filter_mask(cls.filters, column, batch.num_rows)
+        if mask is not None:
+            batch = batch.filter(mask)
+        beside = [name for name in (ARRIVED, NEWEST, SINCE) if name in batch.schema.names]
+        arrays = []
+        if cls.delivery is not Delivery.COUNT:
+            arrays = [evaluate(output.expression, column, batch.num_rows) for output in cls.outputs]
+        whole = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in arrays]
+        schema = arrow_schema(cls.schema) if cls.delivery is not Delivery.COUNT else pa.schema([])
+        for name in beside:
+            schema = schema.append(pa.field(name, pa.int64()))
+        return pa.RecordBatch.from_arrays([*whole, *(batch.column(name) for name in beside)], schema=schema)
+
+    def _fold(self, number: int, rows: RawRows) -> None:
+        batch = rows.batch
+        self._folds[number].add(
+            batch.drop_columns([NEWEST, SINCE, ARRIVED]),
+            int64s_of(batch, NEWEST),
+            int64s_of(batch, SINCE),
+            rows.complete_us,
+            int(int64s_of(batch, ARRIVED).max()),
+        )
+
+    # --- keeping
+
+    def size_items(self) -> list[int]:
+        """How many items wait before each operator."""
+        return [len(stage.items) for stage in self.stages.values()]
+
+    @property
+    def size_bytes(self) -> dict[OperatorName, int]:
+        """What waits before each operator, here."""
+        return {
+            name: sum(one.size_bytes or one.batch.nbytes for item in stage.items for one in item.rows)
+            for name, stage in self.stages.items()
+        }
+
+    def settle(self, serial: Serial) -> Iterator[Effect]:
+        """Stores what waits and is not stored yet, and lets go of what was taken."""
+        yield from (DropSegment(name) for name in self._dropped)
+        self._dropped = []
+        for stage in self.stages.values():
+            for one in (one for item in stage.items for one in item.rows):
+                if one.name is None:
+                    blob = pack_batch(one.batch)
+                    one.name, one.size_bytes = f"{content_name(blob)}-{serial.take()}", blob.size
+                    yield KeepSegment(one.name, blob)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            name: [
+                [item.weight, item.came, item.known_us, [_rows_to_json(one) for one in item.rows]]
+                for item in stage.items
+            ]
+            for name, stage in self.stages.items()
+            if stage.items
+        }
+
+    def from_json(self, kept: Mapping[str, Any], source: SegmentSource) -> list[str]:
+        """Takes up the queues that were; gives the segments of those whose operators are gone."""
+        orphans: list[str] = []
+        for name, items in kept.items():
+            stage = self.stages.get(OperatorName(name))
+            if stage is None:
+                orphans += [rows[0] for item in items for rows in item[3]]
+                continue
+            for weight, came, known_us, rows in items:
+                stage.items.append(TurnItem(weight, came, known_us, [_rows_from_json(one, source) for one in rows]))
+        return orphans
+
+
+def names_queued(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Every stored segment that kept queues refer to."""
+    return (rows[0] for items in kept.values() for item in items for rows in item[3])
+
+
+def _rows_to_json(rows: RawRows) -> list[Any]:
+    return [rows.name, rows.size_bytes, list(rows.queries), rows.part, rows.complete_us]
+
+
+def _rows_from_json(kept: Sequence[Any], source: SegmentSource) -> RawRows:
+    name, size_bytes, queries, part, complete_us = kept
+    return RawRows(unpack_batch(source.stored(name)), tuple(queries), part, complete_us, name, size_bytes)
+
+
+def _to_fold(found: FoldedRows) -> RawRows:
+    batch = found.rows
+    arrived_us = np.full(batch.num_rows, found.arrived_us)
+    for name, values in ((NEWEST, found.newest_us), (SINCE, found.since_us), (ARRIVED, arrived_us)):
+        batch = batch.append_column(name, pa.array(values))
+    return RawRows(batch, complete_us=found.complete_us)
