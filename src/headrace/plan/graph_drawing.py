@@ -64,14 +64,15 @@ def draw_graph(graph: OperatorGraph, facts: Mapping[OperatorName, OperatorFacts]
 
 
 def _layers(graph: OperatorGraph) -> list[list[str]]:
-    """Names by layer, the sources first and the roots last, ordered to keep lines short."""
+    """Names by layer, the sources first and queries above what delivers to them, ordered to keep lines short."""
     depth: dict[str, int] = dict.fromkeys(graph.sources, 0)
     for one in graph.operators:
         depth[one.name] = 1 + max(depth[given] for given in one.inputs)
-    layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=0) + 2)]
+        if one.delivers:
+            depth[_root(one.name)] = depth[one.name] + 1
+    layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
     for name, number in depth.items():
         layers[number].append(name)
-    layers[-1] = [_root(one.name) for one in graph.operators if one.delivers]
     place = {name: float(number) for number, name in enumerate(layers[0])}
     for layer in layers[1:]:
         wanted = {name: _middle([place[given] for given in _below(graph, name)]) for name in layer}
