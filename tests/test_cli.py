@@ -239,3 +239,18 @@ def test_the_command_lines_settings_win_over_the_files(
     file.write_text("SET shards = 2; SET trigger = '1 second';")
     assert headrace("run", file, "--out", tmp_path / "out", "--set", "shards=7") == (1, "headrace: enough seen\n")
     assert seen == [(7, 1_000_000)]
+
+
+def test_explain_draws_the_operators(headrace: Command, program: Callable[..., Path], tmp_path: Path) -> None:
+    code, _ = headrace("explain", program(), "--graph", tmp_path / "graph.svg")
+    assert code == 0
+    assert (tmp_path / "graph.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(("name", "told"), [("graph.png", "ends in .svg"), ("no/where.svg", "cannot write")])
+def test_a_drawing_that_cannot_be_made_is_refused(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path, name: str, told: str
+) -> None:
+    code, said = headrace("explain", program(), "--graph", tmp_path / name)
+    assert code == 3
+    assert told in said.replace("\n", " ")

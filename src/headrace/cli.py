@@ -19,8 +19,10 @@ from headrace import __version__
 from headrace.config import Settings, from_environment
 from headrace.errors import HeadraceError, SettingError, SourceError
 from headrace.plan.explain import explain as explain_plan
+from headrace.plan.graph_building import operator_graph
+from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.joinplans import check_method
-from headrace.plan.sharing import share
+from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.sinks import with_shared_sink
 from headrace.sql import Script, read_script
 
@@ -124,7 +126,13 @@ def _request(record: dict[str, str], out: Path, checkpoint: Path | None) -> None
 
 
 @app.command()
-def explain(file: SqlFile, settings: Sets = None) -> None:
+def explain(
+    file: SqlFile,
+    graph: Annotated[
+        Path | None, typer.Option(help="draws the operators and the queues between them", metavar="FILE.svg")
+    ] = None,
+    settings: Sets = None,
+) -> None:
     """Print the shared plan of a file's queries; nothing runs."""
     script = read_script(_read(file))
     chosen = _settings(script, settings)
@@ -133,7 +141,18 @@ def explain(file: SqlFile, settings: Sets = None) -> None:
         raise SourceError(f"{file} has no query to explain")
     plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
     check_method(plan, chosen)
+    if graph is not None:
+        _draw(plan, graph)
     sys.stdout.write(explain_plan(plan, chosen, script.explained or None))
+
+
+def _draw(plan: SharedPlan, file: Path) -> None:
+    if file.suffix.lower() != ".svg":
+        raise SourceError(f"--graph {file}: only SVG is drawn; name a file that ends in .svg")
+    try:
+        file.write_text(draw_graph(operator_graph(plan)), encoding="utf-8")
+    except OSError as error:
+        raise SourceError(f"cannot write {file}: {error.strerror}") from None
 
 
 @app.command()

@@ -18,6 +18,7 @@ from typing import Protocol
 from headrace.engine.strategies import (
     STRATEGIES,
     Facts,
+    QueueState,
     Strategy,
     StrategyMemory,
     StrategyOptions,
@@ -26,6 +27,9 @@ from headrace.engine.strategies import (
 )
 from headrace.plan.opgraph import OperatorGraph
 
+LEAST_SIZE = 0.1
+"""The least that a queue counts for in the second form, as a part of the largest: in a long overload others grow and
+grow, and few tuples would wait for ever behind them."""
 _LEAST_PART = 1e-3
 """Of the span of all priorities: what the lowest gets where some are not above zero, as factors need."""
 
@@ -70,22 +74,36 @@ class PeriodicallyOldest:
 
 
 class DynamicPriority:
-    """Section 4.2, the second form: priorities grow with age and with what waits."""
+    """Section 4.2, the second form: the priorities of whole paths or segments grow with how long the oldest tuple on
+    them has waited and with all that waits on them. In an overload that lasts all tuples are old: what counts is how
+    long they waited since anything of their path was done."""
 
     def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
-        """Nothing to remember."""
+        del options
+        self._served_s = memory.served_s
 
     def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
-        ready = [one for one in units if one.is_ready(waiting)]
+        wholes = [one for one in units if one.is_whole]
+        priorities = _above_zero([one.priority for one in wholes])
+        states = [waiting.before(one.operators) for one in wholes]
+        ready = [place for place, some in enumerate(states) if some]
         if not ready:
             return None
-        ages = _normalised([waiting.at_s - one.oldest_s(waiting) for one in ready])
-        sizes = _normalised([waiting.tuples(one.operators) for one in ready])
-        base = _above_zero([one.priority for one in units])
-        capacities = {one.operators: capacity for one, capacity in zip(units, base, strict=True)}
-        factors = [age * size for age, size in zip(ages, sizes, strict=True)]
-        best = max(range(len(ready)), key=lambda place: (capacities[ready[place].operators] * factors[place], -place))
-        return ready[best]
+        ages = _normalised([waiting.at_s - self._since_s(wholes[place], states[place]) for place in ready])
+        sizes = _normalised([sum(one.tuples for one in states[place]) for place in ready])
+        factors = {place: age * max(size, LEAST_SIZE) for place, age, size in zip(ready, ages, sizes, strict=True)}
+        best = wholes[max(ready, key=lambda place: priorities[place] * factors[place])]
+        self._served_s[_ends_text(best)] = waiting.at_s
+        return best
+
+    def _since_s(self, unit: Unit, states: Sequence[QueueState]) -> float:
+        """Since when the unit waits: it was served, or the oldest tuple came."""
+        oldest_s = min(one.oldest_s for one in states)
+        return max(oldest_s, self._served_s.get(_ends_text(unit), oldest_s))
+
+
+def _ends_text(unit: Unit) -> str:
+    return f"{unit.operators[0]} > {unit.operators[-1]}"
 
 
 def _oldest(units: Sequence[Unit], waiting: Waiting) -> Unit:

@@ -19,8 +19,8 @@ the best one on, until one has tuples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from math import exp
@@ -29,6 +29,7 @@ from typing import Any, Protocol
 from headrace.plan.capacities import (
     OperatorFacts,
     chain_slopes,
+    facts_of,
     path_capacity,
     release_capacities,
     segment_capacity,
@@ -57,18 +58,20 @@ class Waiting:
     states: Mapping[OperatorName, QueueState]
     size_bytes: float
 
-    def tuples(self, operators: Iterable[OperatorName]) -> float:
-        return sum(self.states[name].tuples for name in operators if name in self.states)
+    def before(self, operators: Iterable[OperatorName]) -> list[QueueState]:
+        """What waits before any of these operators."""
+        return [self.states[name] for name in operators if name in self.states]
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Operators that are scheduled together, bottom up; it is ready when the first has tuples. ``limits``: how many
-    tuples each may take of what waits."""
+    tuples each may take of what waits. ``is_whole``: it is a path or segment, not only the end of one."""
 
     operators: OperatorPath
     priority: float
     limits: tuple[float, ...]
+    is_whole: bool = True
 
     def is_ready(self, waiting: Waiting) -> bool:
         return self.operators[0] in waiting.states
@@ -107,6 +110,8 @@ class StrategyMemory:
     mean_bytes: float = 0.0
     seen_s: float | None = None
     oldest_served_s: float | None = None
+    served_s: dict[str, float] = field(default_factory=dict)
+    """When each path or segment, by its ends, was last served: for priorities that grow."""
 
     def observe(self, size_bytes: float, at_s: float, over_s: float) -> None:
         """Takes the memory in use into its mean, by how long it was since it was last looked at."""
@@ -120,11 +125,12 @@ class StrategyMemory:
 
     def to_json(self) -> dict[str, Any]:
         told = {"mode": self.mode.value, "changes": self.mode_changes, "mean": self.mean_bytes}
-        return {**told, "seen": self.seen_s, "oldest": self.oldest_served_s}
+        return {**told, "seen": self.seen_s, "oldest": self.oldest_served_s, "served": self.served_s}
 
     @staticmethod
     def from_json(told: Mapping[str, Any]) -> StrategyMemory:
-        return StrategyMemory(Mode(told["mode"]), told["changes"], told["mean"], told["seen"], told["oldest"])
+        mode, served_s = Mode(told["mode"]), dict(told["served"])
+        return StrategyMemory(mode, told["changes"], told["mean"], told["seen"], told["oldest"], served_s)
 
 
 class Strategy(Protocol):
@@ -137,22 +143,24 @@ class Strategy(Protocol):
     def units(self, waiting: Waiting) -> Sequence[Unit]: ...
 
 
-def unit_of(operators: OperatorPath, priority: float, facts: Facts, slice_s: float) -> Unit:
-    """A unit whose operators take, from each on, what can be processed in a slice."""
-    return Unit(operators, priority, tuple(slice_s * segment_capacity(_facts(facts, one)) for one in _ends(operators)))
-
-
-def _facts(facts: Facts, operators: OperatorPath) -> list[OperatorFacts]:
-    return [facts[name] for name in operators]
+def with_ends(
+    wholes: Mapping[OperatorPath, float], facts: Facts, slice_s: float, of_end: Callable[[OperatorPath], float]
+) -> Iterator[Unit]:
+    """Paths or segments with their priorities as units, and with each its ends: these have their own priority or, as
+    more of the work is done there, that of a path or segment that they are the end of. Each operator takes what can be
+    processed, from it on, in a slice."""
+    best = dict(wholes)
+    for operators, priority in wholes.items():
+        for end in _ends(operators):
+            best[end] = max(priority, best[end] if end in best else of_end(end))
+    for operators, priority in best.items():
+        limits = tuple(slice_s * segment_capacity(facts_of(facts, end)) for end in _ends(operators))
+        yield Unit(operators, priority, limits, operators in wholes)
 
 
 def _ends(operators: OperatorPath) -> Iterator[OperatorPath]:
     """A path or segment from each of its operators on."""
     return (operators[start:] for start in range(len(operators)))
-
-
-def _all_ends(given: Iterable[OperatorPath]) -> Iterable[OperatorPath]:
-    return dict.fromkeys(end for operators in given for end in _ends(operators))
 
 
 class _Static:
@@ -174,8 +182,8 @@ class Fifo(_Static):
     """Section 2.2: the oldest tuple, along its path to the end. All paths are equal; a turn is at least one tuple."""
 
     def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
-        units = (unit_of(path, 1.0, facts, options.slice_s) for path in _all_ends(graph.paths))
-        return (Unit(one.operators, one.priority, tuple(max(1.0, limit) for limit in one.limits)) for one in units)
+        for one in with_ends(dict.fromkeys(graph.paths, 1.0), facts, options.slice_s, lambda _: 1.0):
+            yield replace(one, limits=tuple(max(1.0, limit) for limit in one.limits))
 
 
 class Chain(_Static):
@@ -183,20 +191,16 @@ class Chain(_Static):
 
     def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         slopes = chain_slopes(graph, facts)
-        return (unit_of((name,), slopes[name], facts, options.slice_s) for name in graph.names)
+        singles: dict[OperatorPath, float] = {(name,): slopes[name] for name in graph.names}
+        return with_ends(singles, facts, options.slice_s, singles.__getitem__)
 
 
 class PathCapacity(_Static):
-    """Section 3.1: the path that consumes the most tuples in a unit of time. The end of a path has the priority of the
-    path: tuples that wait there are as good as any on it, and more of their work is done."""
+    """Section 3.1: the path that consumes the most tuples in a unit of time."""
 
     def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
-        best: dict[OperatorPath, float] = {}
-        for path in graph.paths:
-            capacity = path_capacity(_facts(facts, path))
-            for end in _ends(path):
-                best[end] = max(capacity, best.get(end, capacity))
-        return (unit_of(end, capacity, facts, options.slice_s) for end, capacity in best.items())
+        capacities = {path: path_capacity(facts_of(facts, path)) for path in graph.paths}
+        return with_ends(capacities, facts, options.slice_s, lambda _: 0.0)
 
 
 class FullSegment(_Static):
@@ -210,13 +214,16 @@ class SimplifiedSegment(_Static):
     """Section 3.3: the same with at most two segments a path, cut where gamma says."""
 
     def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
-        return _segment_units(graph, facts, partial(simplified_segments, gamma=options.gamma), options.slice_s)
+        cut = partial(simplified_segments, gamma=options.gamma)
+        return _segment_units(graph, facts, cut, options.slice_s)
 
 
 def _segment_units(graph: OperatorGraph, facts: Facts, cut: PathCut, slice_s: float) -> Iterable[Unit]:
-    for one in _all_ends(segments_of(graph, release_capacities(graph, facts), cut)):
-        release = segment_release(_facts(facts, one), is_last=graph.is_last[one[-1]])
-        yield unit_of(one, release, facts, slice_s)
+    def release(operators: OperatorPath) -> float:
+        return segment_release(facts_of(facts, operators), is_last=graph.is_last[operators[-1]])
+
+    segments = segments_of(graph, release_capacities(graph, facts), cut)
+    return with_ends({one: release(one) for one in segments}, facts, slice_s, release)
 
 
 @dataclass(frozen=True, slots=True)

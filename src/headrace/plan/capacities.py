@@ -13,7 +13,7 @@ pure and linear in the operators given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import PlanError
@@ -122,7 +122,7 @@ def chain_slopes(graph: OperatorGraph, facts: Mapping[OperatorName, OperatorFact
     """By operator, its slope in the lower envelope: the steepest of those of its paths."""
     found: dict[OperatorName, float] = {}
     for path in graph.paths:
-        slopes = envelope_slopes(progress_chart([facts[name] for name in path]))
+        slopes = envelope_slopes(progress_chart(facts_of(facts, path)))
         for name, slope in zip(path, slopes, strict=True):
             found[name] = max(slope, found.get(name, slope))
     return found
@@ -149,5 +149,5 @@ def assumed_facts(
     return {one.name: measured.get(one.name, _ASSUMED[one.kind]) for one in graph.operators}
 
 
-def facts_of(facts: Mapping[OperatorName, OperatorFacts], names: Iterable[OperatorName]) -> Iterator[OperatorFacts]:
-    return (facts[name] for name in names)
+def facts_of(facts: Mapping[OperatorName, OperatorFacts], names: Iterable[OperatorName]) -> list[OperatorFacts]:
+    return [facts[name] for name in names]

@@ -1,0 +1,64 @@
+"""The equations of paper 003, and the lower envelope."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import PlanError
+from headrace.plan.capacities import (
+    OperatorFacts,
+    envelope_slopes,
+    path_capacity,
+    path_release,
+    processing_capacity,
+    progress_chart,
+    release_capacity,
+    segment_capacity,
+    segment_release,
+)
+
+FACTS = st.builds(OperatorFacts, st.floats(0.01, 100), st.floats(0, 1.5), st.floats(1, 200), st.floats(1, 200))
+PATHS = st.lists(FACTS, min_size=1, max_size=6)
+THREE = [OperatorFacts(1, 0.5, 10, 8), OperatorFacts(2, 0.2, 8, 6), OperatorFacts(4, 0.9, 6, 5)]
+
+
+def test_an_operator_frees_what_goes_in_less_what_comes_out() -> None:
+    assert processing_capacity(THREE[1]) == 0.5
+    assert release_capacity(THREE[1]) == pytest.approx(0.5 * (8 - 0.2 * 6))
+    assert release_capacity(THREE[1], is_last=True) == pytest.approx(0.5 * 8)
+
+
+def test_a_path_takes_the_service_times_of_what_is_left() -> None:
+    assert path_capacity(THREE) == pytest.approx(1 / (1 + 0.5 * 2 + 0.5 * 0.2 * 4))
+    assert path_release(THREE) == pytest.approx(10 / 2.4)
+
+
+def test_a_segment_keeps_its_output_unless_it_is_the_last() -> None:
+    assert segment_capacity(THREE[:2]) == pytest.approx(1 / 2)
+    assert segment_release(THREE[:2], is_last=False) == pytest.approx(0.5 * (10 - 6 * 0.5 * 0.2))
+    assert segment_release(THREE[:2], is_last=True) == pytest.approx(0.5 * 10)
+
+
+def test_an_operator_takes_time() -> None:
+    with pytest.raises(PlanError, match="cannot be"):
+        OperatorFacts(0, 0.5)
+
+
+@given(PATHS)
+def test_one_operator_is_a_segment_of_one(path: list[OperatorFacts]) -> None:
+    assert segment_capacity(path[:1]) == pytest.approx(processing_capacity(path[0]))
+    assert segment_capacity(path) <= segment_capacity(path[:1]) * (1 + 1e-9)
+
+
+@given(PATHS)
+def test_the_envelope_never_gets_steeper_and_lies_below_the_chart(path: list[OperatorFacts]) -> None:
+    chart = progress_chart(path)
+    slopes = envelope_slopes(chart)
+    assert len(slopes) == len(path)
+    assert slopes == sorted(slopes, reverse=True) or slopes == pytest.approx(sorted(slopes, reverse=True))
+    size = chart[0][1]
+    for slope, (before, _), (after, there) in zip(slopes, chart, chart[1:], strict=False):
+        size -= slope * (after - before)
+        assert size <= there + 1e-6 * max(1.0, abs(there), chart[0][1])
