@@ -113,14 +113,12 @@ class Dispatcher:
         return Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
-        """A turn of the unit's first operator, and of each after it for what has come up to it."""
-        for name in unit.operators:
+        """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it."""
+        for name in filter(self._is_busy, unit.operators):
             if name in self._joins:
                 work: Iterator[Effect | WorkDone] = self._joins[name].join_turn(budget, facts[name].selectivity)
-            elif self._stages[name].downstream.stages[name].items:
-                work = self._stages[name].downstream.run(name, facts[name].selectivity)
             else:
-                return
+                work = self._stages[name].downstream.run(name, facts[name].selectivity)
             yield from self._measured(name, work, budget, facts)
 
     def _measured(

@@ -74,12 +74,13 @@ class WorkDone:
 
 @dataclass(slots=True)
 class Stage:
-    """An operator: its queue, and the class it is of. A select-project may have an aggregate after it."""
+    """An operator: its queue, and the class it is of; a select-project that is the same for several classes is one, of
+    the first. ``then``: the aggregates after it."""
 
     number: int
     items: deque[TurnItem] = field(default_factory=deque)
     folds: bool = False
-    then: OperatorName | None = None
+    then: list[OperatorName] = field(default_factory=list)
 
 
 class Downstream:
@@ -100,11 +101,12 @@ class Downstream:
         for number, cls in enumerate(raw):
             if cls.deferred is None:
                 continue
-            self._first[number] = names[number][0]
-            last = names[number][1] if len(names[number]) > 1 else None
-            self.stages[names[number][0]] = Stage(number, then=last)
-            if last is not None:
-                self.stages[last] = Stage(number, folds=True)
+            first, *last = names[number]
+            if first not in self.stages:
+                self._first[number] = first
+                self.stages[first] = Stage(number)
+            self.stages[first].then += last
+            self.stages |= {name: Stage(number, folds=True) for name in last}
             self._class_of |= {member.query: number for member in cls.members}
         self._dropped: list[str] = []
 
@@ -118,7 +120,7 @@ class Downstream:
         for one in emitted:
             number = self._class_of[one.queries[0]]
             rows.setdefault(number, []).append(RawRows(one.batch, one.queries, one.part))
-        for folded in found:
+        for folded in (one for one in found if one.number in self._first):
             rows.setdefault(folded.number, []).append(_to_fold(folded))
         for number, name in self._first.items():
             self.stages[name].items.append(TurnItem(weight, came, known_us, rows.get(number, [])))
@@ -129,8 +131,9 @@ class Downstream:
 
     def held_back_us(self, number: int) -> int | None:
         """Until when all of a class's results have been folded, where some wait to be."""
-        names = [name for name, stage in self.stages.items() if stage.number == number and stage.items]
-        return min((item.known_us for name in names for item in self.stages[name].items), default=None)
+        last = next((name for name, stage in self.stages.items() if stage.folds and stage.number == number), None)
+        waiting = [stage for name, stage in self.stages.items() if name == last or last in stage.then]
+        return min((item.known_us for stage in waiting for item in stage.items), default=None)
 
     # --- turns
 
@@ -156,10 +159,10 @@ class Downstream:
     ) -> Iterator[Effect]:
         """What a select-project made: on to the aggregate, or out."""
         pairs = [(one, batch) for one, batch in zip(item.rows, made, strict=True) if batch.num_rows]
-        if stage.then is not None:
+        for name in stage.then:
             rows = [RawRows(batch, complete_us=one.complete_us) for one, batch in pairs]
-            weight = item.weight * selectivity
-            self.stages[stage.then].items.append(TurnItem(weight, item.came, item.known_us, rows))
+            self.stages[name].items.append(TurnItem(item.weight * selectivity, item.came, item.known_us, rows))
+        if stage.then:
             return
         is_counted = self._classes[stage.number].delivery is Delivery.COUNT
         for one, batch in pairs:

@@ -223,9 +223,8 @@ class GroupOperator:
     def join_turn(self, budget: ProbeBudget, selectivity: float) -> Iterator[Effect | WorkDone]:
         """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did.
         ``selectivity``: about how many results a probe finds."""
-        before, oldest = budget.spent, self.pending[0]
+        before = budget.spent
         emitted: list[EmitRows] = []
-        self._turn_of = oldest
         yield from self._sorted_out(self.take_turn(budget), emitted)
         probes, block = budget.spent - before, self._turn_of
         done = self._put(probes * selectivity, block.came, block.known_us, emitted)

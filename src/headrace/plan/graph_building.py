@@ -87,6 +87,8 @@ def class_operators(
     queries = tuple(member.query for member in cls.members)
     outputs = _output_texts(cls, sides, grouping)
     identity = [group.signature, *_all_conditions(cls, names), "->", *outputs, str(cls.ties)]
+    if cls.folding is not None:
+        identity.append(f"offsets {cls.folding.offsets}")
     kind = OperatorKind.SELECT_PROJECT
     filters = [expression_text(one, sides) for one in cls.filters]
     text = _text("", filters, outputs)
