@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.events import DropSegment, Effect, EmitCount, EmitPanes, EmitRows, KeepSegment, TimesReached
 from headrace.engine.finishing import GroupRows, finished_rows
+from headrace.engine.folded_rows import FoldedRows, Stays
 from headrace.engine.folds import joined, least_first, pairs_of, panes_of, raises
 from headrace.engine.histories import LOWEST, History, Points, history_of
 from headrace.engine.keys import Int64s
@@ -29,7 +31,7 @@ from headrace.engine.segments import content_name, pack_batch, unpack_batch
 from headrace.engine.stepping import step_history
 from headrace.engine.window import SegmentSource, Serial
 from headrace.plan.aggregates import Fold
-from headrace.plan.folding import Folding
+from headrace.plan.folding import Folding, Offsets
 
 MAIN = -1
 """The panes of the groups, among those of each COUNT DISTINCT's pairs."""
@@ -58,16 +60,24 @@ class FoldOperator:
 
     # --- taking in
 
-    def add(self, rows: pa.RecordBatch, newest_us: Int64s, since_us: Int64s, complete_us: int, arrived_us: int) -> None:
-        """Takes results: what is folded of each, its timestamp and its since. All results at or before ``complete_us``
-        become known together."""
-        if not rows.num_rows:
-            return
+    @property
+    def staying(self) -> tuple[str, Offsets, int]:
+        """What says how long results stay: classes that have it in common share ``stays``."""
+        return ("stays", self.folding.offsets, self._points.grain_us(self.folding.windows_us))
+
+    def stays(self, times: Sequence[Int64s], positions: Int64s, complete_us: int) -> Stays:
+        """How long these results stay, given the times of their tuples, by side. All results at or before
+        ``complete_us`` become known together."""
+        mine = [some[positions] for some in times]
+        shifted = [some + more for some, more in zip(mine, self.folding.offsets, strict=True)]
+        since_us = self._points.shared_since(np.minimum.reduce(shifted), self.folding.windows_us)
+        return Stays.of(since_us, self._points.marked(np.maximum.reduce(mine), complete_us))
+
+    def add(self, rows: FoldedRows, stays: Stays, arrived_us: int) -> None:
+        """Takes results: what is folded of each, and how long it stays."""
         self._arrived_us = max(self._arrived_us, arrived_us)
-        from_us = self._points.marked(newest_us, complete_us)
-        since_us = self._points.shared_since(since_us, self.folding.windows_us)
-        self._take(MAIN, panes_of(self.folding, rows, since_us, from_us))
-        for number, pairs in pairs_of(self.folding, rows, since_us, from_us):
+        self._take(MAIN, panes_of(self.folding, rows, stays))
+        for number, pairs in pairs_of(self.folding, rows, stays):
             self._take(number, pairs)
 
     def take_panes(self, number: int, batch: pa.RecordBatch, arrived_us: int) -> None:

@@ -7,8 +7,7 @@ the window, whose results are known until the first block that has not scanned i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-
-import numpy as np
+from functools import partial
 
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.events import Effect
@@ -37,11 +36,11 @@ class GroupFolds:
         if not self.operators or not len(matches):
             return
         times = [space.times(addresses) for space, addresses in zip(spaces, matches.sides, strict=True)]
-        newest_us = np.maximum.reduce(times)
+        arrived = int(arrived_us.max())
         for number, positions, rows in outputs.folded(matches, spaces):
             fold = self.operators[number]
-            shifted = [some[positions] + more for some, more in zip(times, fold.folding.offsets, strict=True)]
-            fold.add(rows, newest_us[positions], np.minimum.reduce(shifted), complete_us, int(arrived_us.max()))
+            stays = rows.once(fold.staying, partial(fold.stays, times, positions, complete_us))
+            fold.add(rows, stays, arrived)
 
     def evaluate(self, complete_us: Mapping[Sizes, int], *, ended: bool) -> Iterator[Effect]:
         """Gives rows of groups; ``complete_us``: by window, until when all its results are known."""

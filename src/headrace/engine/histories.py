@@ -55,12 +55,15 @@ class Points:
             return None
         return list(range(now_us, before_us, -self.every_us))[::-1]
 
+    def grain_us(self, windows_us: Sequence[int]) -> int:
+        """How exactly evaluation times can tell apart when results leave windows."""
+        return self.every_us if self.every_us and all(one % self.every_us == 0 for one in windows_us) else 1
+
     def shared_since(self, since_us: Int64s, windows_us: Sequence[int]) -> Int64s:
-        """A since as exact as evaluation times need it, so that few panes are told apart: the last of those that leave
-        every window at the same time."""
-        if self.every_us and all(window_us % self.every_us == 0 for window_us in windows_us):
-            return -(-(since_us + 1) // self.every_us) * self.every_us - 1
-        return since_us
+        """A since as exact as that, so that few panes are told apart: the last of those that leave every window at the
+        same time."""
+        grain_us = self.grain_us(windows_us)
+        return since_us if grain_us == 1 else -(-(since_us + 1) // grain_us) * grain_us - 1
 
     def marked(self, newest_us: Int64s, complete_us: int) -> Int64s:
         """From when on results count: as exact as evaluation times need it, so that few are told apart. All that is at

@@ -78,6 +78,8 @@ class Panes:
 
     def reduced(self) -> Panes:
         """One row for each group, since and from, in that order."""
+        if _is_rising((self.groups, self.since_us, self.from_us)):
+            return self
         order = sorting_order(self.groups, self.since_us, self.from_us)
         told = [column[order] for column in (self.groups, self.since_us, self.from_us)]
         starts = _starts(told)
@@ -170,6 +172,15 @@ def _starts(columns: Sequence[np.ndarray]) -> Int64s:
     return np.flatnonzero(differs)
 
 
+def _is_rising(columns: Sequence[np.ndarray]) -> bool:
+    """Whether each row is above the one before."""
+    *_, last = columns
+    is_above = last[1:] > last[:-1]
+    for column in columns[-2::-1]:
+        is_above = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & is_above)
+    return bool(is_above.all())
+
+
 # --- extremes
 
 
@@ -226,12 +237,12 @@ def sorting_order(groups: Int64s, since_us: Int64s, from_us: Int64s) -> Int64s:
 
 
 def dense_codes(numbers: Int64s) -> tuple[Int64s, int]:
-    """Codes from 0 on that compare as the numbers do, and how many there may be: the numbers' distances from the
-    least where these are small, else their ranks."""
+    """Codes from 0 on that compare as the numbers do, and how many there may be: ranks where numbers recur, else the
+    distances from the least."""
     least, most = int(numbers.min()), int(numbers.max())
     if least == most:
         return np.zeros(len(numbers), dtype=np.int64), 1
-    if most - least < _NEAR:
+    if most - least < _NEAR or (most - least < _FAR and len(np.unique(numbers[:_LOOK])) > _LOOK // 4):
         return numbers - least, most - least + 1
     found = pa.array(numbers).dictionary_encode()
     values = found.dictionary.to_numpy()
@@ -240,7 +251,8 @@ def dense_codes(numbers: Int64s) -> tuple[Int64s, int]:
     return ranks[found.indices.to_numpy()], len(values)
 
 
-_ROOM, _NEAR = 1 << 62, 1 << 12
+_ROOM, _NEAR, _FAR = 1 << 62, 1 << 12, 1 << 42
+_LOOK = 1 << 10
 
 
 # --- runs
