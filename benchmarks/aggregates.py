@@ -2,6 +2,7 @@
 
 hundred   10 windows x 10 groupings, and one of these queries alone: pipelines in one Spark session that get the same
           files in turns, as in ``many_queries``; once evaluated with every micro-batch, once every so many seconds
+alone     the same four without Spark: the shards' and the driver's own processor time, and the panes that are sent
 six       six windows of one grouping: Headrace against six joins and sliding aggregations of Spark's own, each
           contender in a process of its own, one after the other, in a few rounds
 
@@ -29,6 +30,7 @@ from rich.table import Table
 
 from benchmarks import measure
 from benchmarks.aggregate_contenders import Task
+from benchmarks.aggregate_steps import Steps
 from benchmarks.aggregate_workload import (
     GROUPINGS,
     WINDOWS_S,
@@ -57,6 +59,8 @@ CONTENDERS = ("headrace", "native-joins", "native")
 MOST_RATIO = 4.0
 """Micro-batch time of a hundred queries over that of one: at most."""
 TIMEOUT_S = 900.0
+ALONE = 12
+"""Micro-batches that are measured without Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,23 @@ def wrong_answers(answers: Answers, asked: list[Folded], files: str) -> list[str
             found = difference(answers.values(query, at_us), written_values(files, at_us, f"query = '{query.name}'"))
             wrong += [] if found is None else [f"{query.name} at {at_us}: {found}"]
     return wrong
+
+
+# --- without Spark ---------------------------------------------------------------------------------------------------
+
+
+def run_alone(workload: Workload, console: Console) -> dict[str, Any]:
+    """Medians over the micro-batches in which all windows are full."""
+    steps = {name: Steps(mine, every_s) for name, (mine, every_s) in contestants_of().items()}
+    spent: dict[str, list[dict[str, float]]] = {name: [] for name in steps}
+    batches = range(min(workload.batches, workload.first_measured + ALONE))
+    for batch in track(batches, "without Spark", console=console, transient=True):
+        for name, one in steps.items():
+            spent[name].append(one.take(workload, batch))
+    return {
+        name: {what: round(median(one[what] for one in all_[workload.first_measured :]), 1) for what in all_[0]}
+        for name, all_ in spent.items()
+    }
 
 
 # --- six against Spark's own ----------------------------------------------------------------------------------------
@@ -221,6 +242,7 @@ def add_ratios(results: dict[str, Any]) -> None:
 
 
 SET_HEADINGS = ("queries", "evaluated", "micro-batch", "quartiles", "against one", "by turns", "slower shard", "right")
+ALONE_HEADINGS = ("queries", "both shards", "driver", "panes sent", "as bytes", "rows given")
 SIX_HEADINGS = ("contender", "seconds", "rounds", "peak memory", "right")
 TARGET_HEADINGS = ("what", "wanted", "measured", "")
 
@@ -238,6 +260,20 @@ def set_rows(sets: dict[str, Any]) -> list[tuple[str, ...]]:
             "no" if one["wrong"] else "yes",
         )
         for one in sets.values()
+    ]
+
+
+def alone_rows(alone: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            name,
+            f"{one['shards_ms']:.0f} ms",
+            f"{one['combiner_ms']:.0f} ms",
+            f"{one['panes']:,.0f}",
+            f"{one['sent_kib']:,.0f} KiB",
+            f"{one['rows']:,.0f}",
+        )
+        for name, one in alone.items()
     ]
 
 
@@ -265,6 +301,8 @@ def tables(results: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[tup
     found: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = []
     if "hundred" in results:
         found.append((results["hundred_text"], SET_HEADINGS, set_rows(results["hundred"])))
+    if "alone" in results:
+        found.append(("Without Spark: processor time a micro-batch", ALONE_HEADINGS, alone_rows(results["alone"])))
     if "six" in results:
         found.append((results["six_text"], SIX_HEADINGS, six_rows(results["six"])))
     return [*found, ("Targets", TARGET_HEADINGS, target_rows(results))]
@@ -289,7 +327,7 @@ def faults(results: dict[str, Any]) -> list[str]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench-aggregates", description="What aggregate queries cost.")
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything work?")
-    parser.add_argument("--only", default="hundred,six", help="the parts, by name: hundred, six")
+    parser.add_argument("--only", default="hundred,alone,six", help="the parts, by name: hundred, alone, six")
     parser.add_argument("--out", type=Path, default=Path("out/bench-aggregates"))
     return parser.parse_args()
 
@@ -305,6 +343,8 @@ def main() -> int:
     if "hundred" in args.only:
         results["hundred_text"] = f"A hundred and one: {sizes.hundred}"
         results["hundred"] = run_hundred(sizes.hundred, out, console)
+    if "alone" in args.only:
+        results["alone"] = run_alone(sizes.hundred, console)
     if "six" in args.only:
         windows = ", ".join(str(query.window_s) for query in SIX)
         results["six_text"] = (
