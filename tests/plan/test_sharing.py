@@ -8,16 +8,9 @@ import pytest
 
 from headrace.errors import PlanError
 from headrace.model import Catalog, QueryId
+from headrace.plan.expressions import conditions_text, expression_text
 from headrace.plan.queries import Extent, Measure, within_us
-from headrace.plan.sharing import (
-    Delivery,
-    Group,
-    KeyForm,
-    SharedPlan,
-    conditions_text,
-    expression_text,
-    share,
-)
+from headrace.plan.sharing import Delivery, Group, KeyForm, SharedPlan, share
 from headrace.sql import read_script
 
 STREAMS = """

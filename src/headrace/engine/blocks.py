@@ -22,7 +22,7 @@ from headrace.engine.keys import Int64s
 from headrace.engine.segments import content_name, int64s_of, pack_batch
 from headrace.engine.spaces import Block, NewRows
 from headrace.engine.window import Serial
-from headrace.plan.sharing import Sizes
+from headrace.plan.canonical import Sizes
 
 RANK = "__rank"
 """The place of a row's tuple, or of the tuple that found a result, in its block; of a whole block's result, its own."""

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from headrace.engine.slices import Check, Comparison, Hull, Range
 from headrace.engine.window import Collected
-from headrace.plan.expressions import Expression, columns_of
-from headrace.plan.sharing import OutputClass, expression_text
+from headrace.plan.expressions import Expression, columns_of, expression_text
+from headrace.plan.sharing import OutputClass
 
 INDEXED_FROM = 16
 """Classes that compare an expression with constants, from which on its values are sorted: about what a sort costs in

@@ -21,7 +21,8 @@ from headrace.engine.keys import Int64s
 from headrace.engine.output import GroupOutputs
 from headrace.engine.spaces import Matches, Space
 from headrace.engine.window import Serial
-from headrace.plan.sharing import Group, Sizes
+from headrace.plan.canonical import Sizes
+from headrace.plan.sharing import Group
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from headrace.engine.segments import KEY, Layout
 from headrace.engine.waiting import Counted, Released, WaitingRows
 from headrace.engine.window import Collected, Serial, WindowStore
 from headrace.model import TypeKind
-from headrace.plan.expressions import ColumnRef, Expression
+from headrace.plan.expressions import ColumnRef, Expression, expression_text
 from headrace.plan.joingraph import KeyForm
-from headrace.plan.sharing import Group, Input, expression_text
+from headrace.plan.sharing import Group, Input
 
 
 @dataclass(frozen=True, slots=True, order=True)

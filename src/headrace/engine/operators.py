@@ -42,9 +42,10 @@ from headrace.engine.spaces import Block, Matches, NewRows, Reach, Space, make_b
 from headrace.engine.waiting import Released
 from headrace.engine.window import Serial
 from headrace.model import QueryId
+from headrace.plan.canonical import Sizes
 from headrace.plan.facts import Measured
 from headrace.plan.opgraph import OperatorName
-from headrace.plan.sharing import Group, Member, OutputClass, Sizes
+from headrace.plan.sharing import Group, Member, OutputClass
 
 
 class GroupOperator:

@@ -30,9 +30,10 @@ from headrace.engine.keys import Int64s
 from headrace.engine.slices import Check, Slice
 from headrace.engine.spaces import Matches, Space, place_ranks, tie_order
 from headrace.model import QueryId
+from headrace.plan.canonical import Sizes
 from headrace.plan.expressions import ColumnRef, Expression
 from headrace.plan.queries import Output
-from headrace.plan.sharing import Delivery, Member, OutputClass, Sizes
+from headrace.plan.sharing import Delivery, Member, OutputClass
 
 Emission = EmitRows | EmitCount
 

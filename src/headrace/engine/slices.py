@@ -27,8 +27,8 @@ from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.keys import Int64s
 from headrace.engine.spaces import Matches, Space
 from headrace.model import TypeKind
+from headrace.plan.canonical import Sizes
 from headrace.plan.expressions import Call, ColumnRef, Expression, Literal
-from headrace.plan.sharing import Sizes
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 _NUMBERS = (TypeKind.INT, TypeKind.BIGINT, TypeKind.DOUBLE, TypeKind.TIMESTAMP, TypeKind.DATE)

@@ -7,25 +7,18 @@ from itertools import pairwise
 
 from headrace.config import Settings
 from headrace.model import QueryId, format_duration
+from headrace.plan.canonical import Sizes
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.explain_folds import fold_lines
 from headrace.plan.explain_graph import graph_lines
 from headrace.plan.explain_joins import heavy_lines, join_lines, side_names
+from headrace.plan.expressions import conditions_text, expression_text
 from headrace.plan.hypercube import Grid
 from headrace.plan.joinplans import JoinPlan, plan_joins
 from headrace.plan.opgraph import OperatorName
 from headrace.plan.queries import Measure
 from headrace.plan.shard_graph import running_graph
-from headrace.plan.sharing import (
-    Delivery,
-    Group,
-    Input,
-    OutputClass,
-    SharedPlan,
-    Sizes,
-    conditions_text,
-    expression_text,
-)
+from headrace.plan.sharing import Delivery, Group, Input, OutputClass, SharedPlan
 
 
 def explain(

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from headrace.config import Settings
 from headrace.model import format_duration
 from headrace.plan.costs import Order
+from headrace.plan.expressions import expression_text
 from headrace.plan.hypercube import Dimension, Grid
 from headrace.plan.joingraph import graph_text, key_text
 from headrace.plan.joinplans import JoinPlan, buckets_of, cost_of, expiry_us
 from headrace.plan.planes import Plane, plane_for
-from headrace.plan.sharing import Group, expression_text
+from headrace.plan.sharing import Group
 from headrace.plan.skew import HeavyKey, SeenBySide, SeenKeys
 from headrace.plan.switching import number
 

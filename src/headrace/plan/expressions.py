@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
@@ -140,3 +140,12 @@ def render_literal(literal: Literal) -> str:
     if kind is TypeKind.BOOLEAN:
         return "TRUE" if value else "FALSE"
     return str(value)
+
+
+def expression_text(expression: Expression, names: Sequence[str] = ()) -> str:
+    """An expression as EXPLAIN shows it; with names for the sides when there are several."""
+    return render(expression, lambda ref: f"{names[ref.source]}.{ref.name}" if names else ref.name)
+
+
+def conditions_text(conditions: Iterable[Expression], names: Sequence[str] = ()) -> str:
+    return " AND ".join(expression_text(one, names) for one in conditions) or "nothing filtered"

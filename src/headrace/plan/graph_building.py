@@ -20,9 +20,9 @@ from typing import TypeAlias
 from headrace.model import Catalog
 from headrace.plan.aggregates import Aggregate, Grouping
 from headrace.plan.explain_joins import side_names
-from headrace.plan.expressions import ColumnRef, Expression, render
+from headrace.plan.expressions import ColumnRef, Expression, expression_text, render
 from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName, OperatorNode, operator_name
-from headrace.plan.sharing import Delivery, Group, Input, OutputClass, SharedPlan, expression_text
+from headrace.plan.sharing import Delivery, Group, Input, OutputClass, SharedPlan
 
 GroupingOf: TypeAlias = Callable[[OutputClass], Grouping | None]
 """What the queries of a class make of its results, where they do not take them as they are."""

@@ -20,18 +20,18 @@ of two results with the same tuples comes first); every query is in exactly one 
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
 from headrace.errors import PlanError
 from headrace.model import BOOLEAN, Catalog, Column, Options, QueryId, Schema, StreamId
-from headrace.plan.aggregates import Aggregate, Grouping
-from headrace.plan.expressions import Call, ColumnRef, Expression, columns_of, render, rewrite, sources_of
-from headrace.plan.folding import Final, Folding, aggregate_text, folded_columns, folding_identity, group_row_text
-from headrace.plan.joingraph import Index, JoinGraph, KeyForm, alone, graph_text, join_graph, key_form, on_side
+from headrace.plan.aggregates import Aggregate
+from headrace.plan.canonical import Canonical, Sizes, canonical, grouping_texts, identity_of, side_numbers
+from headrace.plan.expressions import Call, Expression, columns_of, expression_text, sources_of
+from headrace.plan.folding import Final, Folding, folding_identity
+from headrace.plan.joingraph import Index, JoinGraph, KeyForm, alone, key_form, on_side
 from headrace.plan.queries import Measure, Output, Query
 from headrace.plan.sinks import check_shared
 
@@ -59,10 +59,6 @@ class Input:
     pushed: tuple[Expression, ...]
     schema: Schema
     indexes: tuple[Index, ...] = ()
-
-
-Sizes: TypeAlias = tuple[int, ...]
-"""A window: how far back each side is looked at, in what the side is measured in. Empty for a scan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,147 +181,15 @@ def share(catalog: Catalog, queries: Sequence[Query]) -> SharedPlan:
     if len(set(names)) != len(names):
         raise PlanError("two queries have the same name")
     check_shared(queries)
-    by_signature: dict[str, list[_Canonical]] = {}
+    by_signature: dict[str, list[Canonical]] = {}
     for query in queries:
-        canonical = _canonical(catalog, query)
-        by_signature.setdefault(canonical.signature, []).append(canonical)
+        member = canonical(catalog, query)
+        by_signature.setdefault(member.signature, []).append(member)
     groups = tuple(_group(catalog, members) for members in by_signature.values())
     return SharedPlan(catalog, groups, tuple((query.name, query.into) for query in queries))
 
 
-@dataclass(frozen=True, slots=True)
-class _Canonical:
-    """A query with its sides in the group's order."""
-
-    query: Query
-    signature: str
-    streams: tuple[StreamId, ...]
-    keys: tuple[tuple[Expression, ...], ...]
-    conditions: tuple[Expression, ...]
-    outputs: tuple[Output, ...]
-    measures: tuple[Measure, ...]
-    sizes: Sizes
-    graph: JoinGraph | None = None
-    ties: tuple[int, ...] = ()
-    grouping: Grouping | None = None
-    window_us: int = 0
-    offsets: tuple[int, ...] = ()
-
-
-def _canonical(catalog: Catalog, query: Query) -> _Canonical:
-    if len(query.sources) == 1:
-        return _arranged(query, (0,), ())
-    positions = [catalog.position(source.stream) for source in query.sources]
-    order = tuple(sorted(range(len(positions)), key=positions.__getitem__))
-    equalities = [pair for condition in query.conditions if (pair := _equality(condition)) is not None]
-    if len(query.sources) == 2 and equalities:
-        return _arranged(query, order, equalities)
-    return _multiway(query, order)
-
-
-def _equality(condition: Expression) -> tuple[Expression, Expression] | None:
-    """The two sides of an equality between the streams, FROM's first stream first."""
-    if not (isinstance(condition, Call) and condition.function == "="):
-        return None
-    left, right = condition.args
-    sources = (tuple(sources_of(left)), tuple(sources_of(right)))
-    if sources == ((0,), (1,)):
-        return left, right
-    return (right, left) if sources == ((1,), (0,)) else None
-
-
-def _arranged(query: Query, order: tuple[int, ...], equalities: Iterable[tuple[Expression, Expression]]) -> _Canonical:
-    """The query with FROM entry ``order[i]`` as side i, and its key pairs in an order of their own."""
-    side_of = {source: side for side, source in enumerate(order)}
-
-    def move(expression: Expression) -> Expression:
-        return rewrite(expression, lambda ref: ColumnRef(side_of[ref.source], ref.name, ref.type))
-
-    pairs = {tuple(alone(pair[source]) for source in order) for pair in equalities}
-    ordered = sorted(pairs, key=lambda pair: [expression_text(part) for part in pair])
-    keys = tuple(tuple(pair[side] for pair in ordered) for side in range(len(order)))
-    streams = tuple(query.sources[source].stream for source in order)
-    extents = [query.windows[source] for source in order] if len(order) > 1 else []
-    measures = tuple(extent.measure for extent in extents)
-    arranged = _Canonical(
-        query,
-        _signature(streams, keys, measures),
-        streams,
-        keys,
-        tuple(dict.fromkeys(move(one) for one in query.conditions)),
-        (),
-        measures,
-        tuple(extent.size for extent in extents),
-    )
-    if query.grouping is None:
-        return replace(
-            arranged, outputs=tuple(Output(output.name, move(output.expression)) for output in query.outputs)
-        )
-    return _grouped(arranged, query.grouping, [query.windows[source].size for source in order], move)
-
-
-def _grouped(
-    arranged: _Canonical, grouping: Grouping, sizes: Sequence[int], move: Callable[[Expression], Expression]
-) -> _Canonical:
-    """The query with what it folds in place of its outputs, which are over the group's row."""
-    keys = tuple(move(key) for key in grouping.keys)
-    aggregates = tuple(
-        Aggregate(
-            one.fold,
-            None if one.argument is None else move(one.argument),
-            None if one.filter is None else move(one.filter),
-        )
-        for one in grouping.aggregates
-    )
-    return replace(
-        arranged,
-        outputs=folded_columns(keys, aggregates),
-        grouping=Grouping(keys, aggregates, grouping.having),
-        window_us=min(sizes),
-        offsets=tuple(size - min(sizes) for size in sizes),
-    )
-
-
-def _multiway(query: Query, order: tuple[int, ...]) -> _Canonical:
-    """The same for a join by a graph of predicates, which leaves the conditions on one side alone."""
-    arranged = _arranged(query, order, ())
-    joining = [one for one in arranged.conditions if len(sources_of(one)) > 1]
-    graph = join_graph(arranged.streams, joining)
-    names = _names(arranged.streams)
-    predicates = graph_text(graph, names)
-    signature = _signature(names, (), arranged.measures)
-    ties = tuple(order.index(source) for source in range(len(order)))
-    return replace(
-        arranged,
-        signature=f"{signature} on {predicates}" if predicates else signature,
-        conditions=tuple(one for one in arranged.conditions if len(sources_of(one)) <= 1),
-        graph=graph,
-        ties=ties if len(ties) > 2 and list(ties) != sorted(ties) else (),
-    )
-
-
-def _names(streams: Sequence[StreamId]) -> list[str]:
-    """What the sides are called: their streams, numbered where one is there more than once."""
-    return [
-        f"{stream}#{streams[: side + 1].count(stream)}" if streams.count(stream) > 1 else str(stream)
-        for side, stream in enumerate(streams)
-    ]
-
-
-def _signature(streams: Sequence[str], keys: Sequence[tuple[Expression, ...]], measures: Sequence[Measure]) -> str:
-    sides = " x ".join(streams)
-    if any(keys):
-        sides = " = ".join(_side_text(stream, key) for stream, key in zip(streams, keys, strict=True))
-    if Measure.ROWS not in measures:
-        return sides
-    return f"{sides} by {', '.join(measure.value for measure in measures)}"
-
-
-def _side_text(stream: str, key: tuple[Expression, ...]) -> str:
-    return f"{stream}({', '.join(expression_text(part) for part in key)})" if key else str(stream)
-
-
-def _group(catalog: Catalog, members: list[_Canonical]) -> Group:
+def _group(catalog: Catalog, members: list[Canonical]) -> Group:
     first = members[0]
     is_pair = first.graph is None and len(first.streams) == 2
     is_self = is_pair and first.streams[0] == first.streams[1] and first.keys[0] == first.keys[1]
@@ -344,7 +208,7 @@ def _group(catalog: Catalog, members: list[_Canonical]) -> Group:
     return Group(first.signature, inputs, sides, form, verified, first.measures, classes, first.graph)
 
 
-def _key_conditions(canonical: _Canonical) -> tuple[Expression, ...]:
+def _key_conditions(canonical: Canonical) -> tuple[Expression, ...]:
     """The key equalities as conditions over the two sides."""
     if canonical.graph is not None or len(canonical.keys) < 2:
         return ()
@@ -352,7 +216,7 @@ def _key_conditions(canonical: _Canonical) -> tuple[Expression, ...]:
     return tuple(Call("=", (on_side(left, 0), on_side(right, 1)), BOOLEAN) for left, right in pairs)
 
 
-def _common(members: list[_Canonical], side: int) -> tuple[Expression, ...]:
+def _common(members: list[Canonical], side: int) -> tuple[Expression, ...]:
     """The one-sided conditions on this side that every member has, in the first member's order."""
     kept = [alone(one) for one in members[0].conditions if sources_of(one) == {side}]
     others = [{alone(one) for one in member.conditions if sources_of(one) == {side}} for member in members[1:]]
@@ -360,12 +224,12 @@ def _common(members: list[_Canonical], side: int) -> tuple[Expression, ...]:
 
 
 def _classes(
-    members: list[_Canonical], joined: tuple[Expression, ...], pushed: Sequence[tuple[Expression, ...]]
+    members: list[Canonical], joined: tuple[Expression, ...], pushed: Sequence[tuple[Expression, ...]]
 ) -> tuple[OutputClass, ...]:
     below_join = tuple(pushed)
     below = {on_side(one, side) for side, conditions in enumerate(pushed) for one in conditions} | set(joined)
     below |= {_flipped(one) for one in joined}
-    found: dict[_ClassKey, list[_Canonical]] = {}
+    found: dict[_ClassKey, list[Canonical]] = {}
     same: dict[Hashable, Any] = {}  # what is equal is one object: a plan is sent to every task, and is as small so
     for member in members:
         filters = tuple(same.setdefault(one, one) for one in member.conditions if one not in below)
@@ -378,7 +242,9 @@ def _classes(
             filters,
             outputs,
             delivery,
-            tuple(Member(one.query.name, one.sizes, _identity(one)) for one in some),
+            tuple(
+                Member(one.query.name, one.sizes, identity_of(one, delivery_of(one.query.into).value)) for one in some
+            ),
             ties,
             None if folded is None else _folding(some),
         )
@@ -390,19 +256,19 @@ _Folded: TypeAlias = tuple[tuple[Aggregate, ...], tuple[int, ...]]
 _ClassKey: TypeAlias = tuple[tuple[Expression, ...], tuple[Output, ...], Delivery, tuple[int, ...], _Folded | None]
 
 
-def _kept_apart(member: _Canonical) -> tuple[Delivery, tuple[int, ...], _Folded | None]:
+def _kept_apart(member: Canonical) -> tuple[Delivery, tuple[int, ...], _Folded | None]:
     """What else queries of one class have in common: how results leave, how ties are broken, what is folded."""
     if member.grouping is None:
         return delivery_of(member.query.into), member.ties, None
     return Delivery.FOLDED, (), (member.grouping.aggregates, member.offsets)
 
 
-def _folding(members: list[_Canonical]) -> Folding:
+def _folding(members: list[Canonical]) -> Folding:
     """What queries that fold the same make of it."""
     first = members[0]
     assert first.grouping is not None
-    keys, aggregates = _grouping_texts(first)
-    filters = [expression_text(one, _side_names(first)) for one in first.conditions]
+    keys, aggregates = grouping_texts(first)
+    filters = [expression_text(one, side_numbers(first)) for one in first.conditions]
     found: dict[tuple[int, Sizes, tuple[Output, ...], Expression | None, bool], list[QueryId]] = {}
     for one in members:
         assert one.grouping is not None
@@ -416,44 +282,6 @@ def _folding(members: list[_Canonical]) -> Folding:
         folding_identity(filters, keys, aggregates, first.offsets),
         tuple(Final(*final, tuple(queries)) for final, queries in found.items()),
     )
-
-
-def _side_names(member: _Canonical) -> list[str]:
-    return [str(side) for side in range(len(member.streams))]
-
-
-def _grouping_texts(member: _Canonical) -> tuple[list[str], list[str]]:
-    """Its keys and aggregates."""
-    assert member.grouping is not None
-    names = _side_names(member)
-
-    def text(one: Expression | None) -> str | None:
-        return None if one is None else expression_text(one, names)
-
-    aggregates = [aggregate_text(one, text(one.argument), text(one.filter)) for one in member.grouping.aggregates]
-    return [expression_text(key, names) for key in member.grouping.keys], aggregates
-
-
-def _identity(member: _Canonical) -> str:
-    """The query's name, and a number that another query under that name would not have."""
-    asked = sorted(expression_text(one, _side_names(member)) for one in member.conditions)
-    asked += [
-        f"{text} AS {output.name}" for text, output in zip(_output_texts(member), member.query.outputs, strict=True)
-    ]
-    asked += [str((member.sizes, *member.ties)), delivery_of(member.query.into).value]
-    if member.grouping is not None:
-        keys, aggregates = _grouping_texts(member)
-        asked += [*keys, *aggregates, str((member.window_us, member.offsets))]
-        asked += [group_row_text(one, keys, aggregates) for one in [member.grouping.having] if one is not None]
-    told = "\n".join([member.signature, *asked])
-    return f"{member.query.name}-{hashlib.blake2b(told.encode(), digest_size=6).hexdigest()}"
-
-
-def _output_texts(member: _Canonical) -> list[str]:
-    if member.grouping is None:
-        return [expression_text(output.expression, _side_names(member)) for output in member.outputs]
-    texts = _grouping_texts(member)
-    return [group_row_text(output.expression, *texts) for output in member.query.outputs]
 
 
 def _flipped(equality: Expression) -> Expression:
@@ -470,7 +298,7 @@ def delivery_of(into: Options) -> Delivery:
 
 def _input(
     catalog: Catalog,
-    first: _Canonical,
+    first: Canonical,
     side: int,
     sides: tuple[int, ...],
     pushed: tuple[Expression, ...],
@@ -486,12 +314,3 @@ def _input(
     schema = Schema(tuple(column for column in stream.schema if column.name in needed))
     indexes = first.graph.indexes[side] if first.graph else ()
     return Input(stream.name, stream.time, first.keys[side] if first.keys else (), pushed, schema, indexes)
-
-
-def expression_text(expression: Expression, names: Sequence[str] = ()) -> str:
-    """An expression as EXPLAIN shows it; with names for the sides when there are several."""
-    return render(expression, lambda ref: f"{names[ref.source]}.{ref.name}" if names else ref.name)
-
-
-def conditions_text(conditions: Iterable[Expression], names: Sequence[str] = ()) -> str:
-    return " AND ".join(expression_text(one, names) for one in conditions) or "nothing filtered"
