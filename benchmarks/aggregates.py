@@ -18,7 +18,7 @@ import json
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -328,6 +328,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench-aggregates", description="What aggregate queries cost.")
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything work?")
     parser.add_argument("--only", default="hundred,alone,six", help="the parts, by name: hundred, alone, six")
+    parser.add_argument("--rounds", type=int, default=None, help="how often the contenders of six take turns")
     parser.add_argument("--out", type=Path, default=Path("out/bench-aggregates"))
     return parser.parse_args()
 
@@ -335,6 +336,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     args = arguments()
     sizes, out = QUICK if args.quick else FULL, args.out.absolute()
+    sizes = sizes if args.rounds is None else replace(sizes, rounds=args.rounds)
     console = wide_console()
     started = time.perf_counter()
     shutil.rmtree(out, ignore_errors=True)

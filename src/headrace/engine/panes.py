@@ -70,7 +70,7 @@ class Panes:
 
     def from_time(self, from_us: int) -> Panes:
         """The same, as if they counted from that time on."""
-        return replace(self, from_us=np.full(len(self), from_us, dtype=np.int64))
+        return replace(self, from_us=np.broadcast_to(np.int64(from_us), len(self)))
 
     def not_before(self, from_us: int) -> Panes:
         """The same, those that counted from earlier on from that time."""
@@ -121,7 +121,9 @@ class Panes:
     @staticmethod
     def from_batch(batch: pa.RecordBatch, is_least: tuple[bool, ...]) -> Panes:
         named = batch.schema.names
-        groups, checks, since_us, from_us = (int64s_of(batch, name) for name in (_GROUP, _CHECK, _SINCE, _FROM))
+        groups, checks, since_us = (int64s_of(batch, name) for name in (_GROUP, _CHECK, _SINCE))
+        is_run = _FROM not in named
+        from_us = np.broadcast_to(np.int64(_LEAST), len(groups)) if is_run else int64s_of(batch, _FROM)
         return Panes(
             groups,
             checks,
@@ -261,7 +263,8 @@ _LOOK = 1 << 10
 @dataclass(frozen=True, slots=True)
 class PaneRun:
     """Panes that are sorted, with running sums in place of ``sums``, and for each row and extreme where the best of its
-    group from this row on is (-1: there is none). ``order`` lists the rows by since, and ``times`` what that is."""
+    group from this row on is (-1: there is none). ``order`` lists the rows by since, and ``times`` what that is. From
+    when they count says nothing here."""
 
     panes: Panes
     places: tuple[np.ndarray, ...]
@@ -315,7 +318,7 @@ class PaneRun:
 
     def to_batch(self) -> pa.RecordBatch:
         batch = self.panes.to_batch()
-        columns = {name: batch.column(name) for name in batch.schema.names}
+        columns = {name: batch.column(name) for name in batch.schema.names if name != _FROM}
         columns |= {f"{_AT}{number}": pa.array(one) for number, one in enumerate(self.places)}
         columns |= {_ORDER: pa.array(self.order), _TIMES: pa.array(self.times)}
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -59,7 +59,7 @@ class _Files:
     directory: Path
 
     def keep(self, name: str, blob: pa.Buffer) -> None:
-        _write(self.directory / name, blob.to_pybytes())
+        _write(self.directory / name, blob)
 
     def stored(self, name: str) -> pa.Buffer:
         return pa.memory_map(str(self.directory / name)).read_buffer()
@@ -72,7 +72,7 @@ class _Files:
             (self.directory / name).unlink(missing_ok=True)
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes | pa.Buffer) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{uuid.uuid4().hex}")
     aside.write_bytes(content)
