@@ -69,7 +69,7 @@ class Dispatcher:
         self._stages = {stage: one for one in groups.values() for stage in one.downstream.stages}
         self._groups = tuple(groups.values())
         self._scheduling = scheduling
-        self._memory = memory
+        self.memory = memory
         self.meters = Meters()
         self.turns: dict[OperatorName, int] = {}
         self._pace = Pace()
@@ -78,13 +78,23 @@ class Dispatcher:
         """Takes turns while the budget allows, or until nothing waits."""
         self._pace = pace
         facts = self._facts()
-        scheduler = _scheduler(self._graph, tuple(facts.items()), self._scheduling, self._memory)
+        scheduler = _scheduler(self._graph, tuple(facts.items()), self._scheduling, self.memory)
+        states = {name: state for name in self._graph.names if (state := self._state(name, facts)) is not None}
         while True:
-            waiting = self._waiting(facts, step)
-            unit = scheduler.next_unit(waiting) if waiting.states else None
+            waiting = Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
+            unit = scheduler.next_unit(waiting) if states else None
             if unit is None or not budget.allows(self._rows(), self._beyond(waiting)):
                 return
             yield from self._run(unit, budget, facts)
+            for name in self._touched(unit):
+                states.pop(name, None)
+                state = self._state(name, facts)
+                if state is not None:
+                    states[name] = state
+
+    def _touched(self, unit: Unit) -> set[OperatorName]:
+        """The operators before which something else waits after a unit's turn."""
+        return {*unit.operators, *(reader for name in unit.operators for reader in self._graph.consumers[name])}
 
     def _rows(self) -> int:
         return sum(one.backlog_rows for one in self._groups)
@@ -98,19 +108,19 @@ class Dispatcher:
         known = self._pace.facts
         return {name: known.get(name, UNKNOWN_JOIN if name in self._joins else UNKNOWN) for name in self._graph.names}
 
-    def _waiting(self, facts: Mapping[OperatorName, OperatorFacts], step: int) -> Waiting:
-        states: dict[OperatorName, QueueState] = {}
-        for name, join in self._joins.items():
-            if join.pending:
-                tuples = float(join.probes_left())
-                oldest = float(min(block.came for block in join.pending))
-                states[name] = QueueState(tuples, tuples * facts[name].input_bytes, oldest)
-        for name, group in self._stages.items():
-            items = group.downstream.stages[name].items
-            if items:
-                tuples = sum(item.weight for item in items)
-                states[name] = QueueState(tuples, tuples * facts[name].input_bytes, float(items[0].came))
-        return Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
+    def _state(self, name: OperatorName, facts: Mapping[OperatorName, OperatorFacts]) -> QueueState | None:
+        """What waits before an operator; None: nothing."""
+        if name in self._joins:
+            join = self._joins[name]
+            if not join.pending:
+                return None
+            tuples, oldest = float(join.probes_left()), float(min(block.came for block in join.pending))
+        else:
+            items = self._stages[name].downstream.stages[name].items
+            if not items:
+                return None
+            tuples, oldest = sum(item.weight for item in items), float(items[0].came)
+        return QueueState(tuples, tuples * facts[name].input_bytes, oldest)
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
         """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it."""
