@@ -123,28 +123,25 @@ class Dispatcher:
         return QueueState(tuples, tuples * facts[name].input_bytes, oldest)
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
-        """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it."""
+        """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it. The budget is in
+        probes that take as long as the mean join's: what an operator's tuples take is charged, not how many they are."""
         for name in filter(self._is_busy, unit.operators):
+            selectivity = facts[name].selectivity
             if name in self._joins:
-                work: Iterator[Effect | WorkDone] = self._joins[name].join_turn(budget, facts[name].selectivity)
+                turn = ProbeBudget(budget.limit)
+                yield from self._measured(name, self._joins[name].join_turn(turn, selectivity))
+                probes = float(turn.spent)
             else:
-                work = self._stages[name].downstream.run(name, facts[name].selectivity)
-            yield from self._measured(name, work, budget, facts)
+                probes = self._stages[name].downstream.stages[name].items[0].weight
+                yield from self._measured(name, self._stages[name].downstream.run(name, selectivity))
+            budget.charge(round(probes * facts[name].service_s / self._probe_s(facts)))
 
-    def _measured(
-        self,
-        name: OperatorName,
-        work: Iterator[Effect | WorkDone],
-        budget: ProbeBudget,
-        facts: Mapping[OperatorName, OperatorFacts],
-    ) -> Iterator[Effect]:
+    def _measured(self, name: OperatorName, work: Iterator[Effect | WorkDone]) -> Iterator[Effect]:
         began_s = self._pace.now_s()
         for one in work:
             if not isinstance(one, WorkDone):
                 yield one
                 continue
-            if name not in self._joins:
-                budget.charge(round(one.weight * facts[name].service_s / self._probe_s(facts)))
             spent_s = self._pace.now_s() - began_s
             taken = one.weight if name in self._joins else float(one.rows_in)
             report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)

@@ -20,16 +20,12 @@ from headrace.config import Budget
 from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Scheduling
 from headrace.engine.shard import ShardOptions
-from headrace.lab.shard_host import Facts, Feed, ShardHost
+from headrace.lab.shard_host import INTERVAL_S, Facts, Feed, ShardHost
 from headrace.lab.sixteen_queries import Sixteen
+from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan, share
 from headrace.spark.pacing import Pacer
 from headrace.sql import read_script
-
-INTERVAL_S = 1.0
-"""Of stream time; a micro-batch each."""
-MOST_INTERVALS = 1_000
-"""That a run may go on after the last arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,7 @@ class Moment:
     queue_bytes: int
     mode_changes: int
     spent_s: float
-    intervals: float
+    intervals: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,9 @@ class EngineRun:
     strategy: str
     limit_bytes: int | None = None
     moments: list[Moment] = field(default_factory=list)
-    turns: dict[str, int] = field(default_factory=dict)
+    turns: dict[OperatorName, int] = field(default_factory=dict)
+    by_query: dict[str, int] = field(default_factory=dict)
+    """The results of each query."""
 
     @property
     def results(self) -> int:
@@ -89,21 +87,17 @@ class Calibrated:
     feed: Feed
     facts: Facts
     interval_work_s: float
-    shards: int = 1
 
 
 def calibrate(setting: Sixteen, shards: int = 1) -> Calibrated:
     """Does everything at once, interval by interval."""
     script = read_script(setting.program())
     plan = share(script.catalog, tuple(script.queries))
-    feed = Feed(plan, setting.seconds)
+    feed = Feed(plan, setting.seconds, setting.interval_us, shards)
     host = ShardHost(plan, _options("fifo", None, shards), shards, {})
-    spent_s = []
-    for number in range(setting.intervals):
-        rows = feed.between(*(round(place * setting.interval_us) for place in (number, number + 1)))
-        spent_s.append(host.step(rows, number * INTERVAL_S, None).spent_s)
+    spent_s = [host.step(rows, number * INTERVAL_S, None).spent_s for number, rows in enumerate(feed.intervals)]
     warm = spent_s[len(spent_s) // 10 :]
-    return Calibrated(setting, plan, feed, host.facts, sum(warm) / len(warm), shards)
+    return Calibrated(setting, plan, feed, host.facts, sum(warm) / len(warm))
 
 
 def _options(strategy: str, limit_bytes: int | None, shards: int) -> ShardOptions:
@@ -114,30 +108,22 @@ def _options(strategy: str, limit_bytes: int | None, shards: int) -> ShardOption
 def run_engine(strategy: str, known: Calibrated, load: float, limit_bytes: int | None = None) -> EngineRun:
     """A strategy on the setting's arrivals, until nothing waits. ``load``: the part of the time that all work takes in
     the long run."""
-    host = ShardHost(known.plan, _options(strategy, limit_bytes, known.shards), known.shards, known.facts)
+    shards = known.feed.shards
+    host = ShardHost(known.plan, _options(strategy, limit_bytes, shards), shards, known.facts)
     budget_s = known.interval_work_s / load
     pacer = Pacer(Budget(time_us=round(budget_s * 1e6)))
     probes = pacer.first_probes()
     run = EngineRun(strategy, limit_bytes, turns=host.turns)
-    now_s, taken_us = INTERVAL_S, 0
-    while taken_us < known.feed.end_us or host.is_behind:
-        upto_us = min(round(now_s / INTERVAL_S * known.setting.interval_us), known.feed.end_us)
-        arrived_s = (taken_us + upto_us) / 2 / known.setting.interval_us * INTERVAL_S
-        done = host.step(known.feed.between(taken_us, upto_us), arrived_s, probes)
+    now_s, taken, intervals = INTERVAL_S, 0, known.feed.intervals
+    while taken < len(intervals) or host.is_behind:
+        upto = min(int(now_s / INTERVAL_S), len(intervals))
+        done = host.step([one for some in intervals[taken:upto] for one in some], now_s, probes)
         assert probes is not None
         probes = pacer.next_probes(done.probes, probes, done.spent_s * 1e6)
-        now_s += max(INTERVAL_S, done.spent_s / budget_s * INTERVAL_S)
-        intervals = (upto_us - taken_us) / known.setting.interval_us
-        taken_us = upto_us
-        run.moments.append(
-            Moment(
-                now_s,
-                done.results,
-                done.latency_s(now_s),
-                host.queue_bytes,
-                host.mode_changes,
-                done.spent_s,
-                intervals,
-            )
-        )
+        now_s += max(1.0, done.spent_s / budget_s) * INTERVAL_S
+        told = (done.results, done.latency_s(now_s), host.queue_bytes, host.mode_changes, done.spent_s)
+        run.moments.append(Moment(now_s, *told, upto - taken))
+        for query, rows in done.by_query.items():
+            run.by_query[query] = run.by_query.get(query, 0) + rows
+        taken = upto
     return run

@@ -7,7 +7,7 @@ measured to be like goes back to them). Nothing is stored: the shards stay as th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from headrace.engine.histories import Points
 from headrace.engine.measuring import Meters, WorkReport
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.shard import Shard, ShardOptions
+from headrace.model import Stream
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan
@@ -30,31 +31,38 @@ Facts = Mapping[OperatorName, OperatorFacts]
 clock_s = time.process_time
 """The processor's time of this process: what a core of its own would show."""
 
+INTERVAL_S = 1.0
+"""Of stream time; a micro-batch each."""
 HALF_LIFE_S = 20.0
 """Of what operators are measured to be like, in stream time."""
 
 
 class Feed:
-    """The streams' rows of so much event time, cut by when they arrive."""
+    """The streams' rows, packed, for each interval of arrivals: the same for every run."""
 
-    def __init__(self, plan: SharedPlan, seconds: float) -> None:
-        self.end_us = round(seconds * 1e6)
-        self._rows: dict[str, pa.RecordBatch] = {}
-        self._times: dict[str, np.ndarray] = {}
-        for stream in plan.catalog.streams:
-            spec = spec_of(stream, 0)
-            rows, _ = generate(spec, Position.at_start(spec), self.end_us)
-            self._rows[stream.name] = rows
-            self._times[stream.name] = rows.column(stream.time).cast(pa.int64()).to_numpy()
+    def __init__(self, plan: SharedPlan, seconds: float, interval_us: int, shards: int) -> None:
+        self.shards = shards
+        self._plan = plan
+        self.intervals: list[list[Envelope]] = []
+        rows = [(stream, *_generated(stream, round(seconds * 1e6))) for stream in plan.catalog.streams]
+        for number in range(round(seconds * 1e6 / interval_us)):
+            packed: list[Envelope] = []
+            for stream, batch, times in rows:
+                begin, end = np.searchsorted(times, [number * interval_us, (number + 1) * interval_us]).tolist()
+                packed += self._packed(stream, batch.slice(begin, end - begin), number)
+            self.intervals.append([one for one in packed if one.kind in EVENTS])
 
-    def between(self, begin_us: int, end_us: int) -> dict[str, pa.RecordBatch]:
-        """What arrives from one time to before another."""
-        found = {}
-        for name, times in self._times.items():
-            begin, end = (int(np.searchsorted(times, one)) for one in (begin_us, end_us))
-            if end > begin:
-                found[name] = self._rows[name].slice(begin, end - begin)
-        return found
+    def _packed(self, stream: Stream, batch: pa.RecordBatch, number: int) -> Iterator[Envelope]:
+        """An interval's rows of a stream; on the average they arrive in its middle."""
+        order = pa.array(np.full(batch.num_rows, (number + 1) << ORDER_SHIFT))
+        packer = Packer(self._plan, stream, self.shards)
+        return packer.pack(batch.append_column(ORDER, order), round((number + 0.5) * INTERVAL_S * 1e6))
+
+
+def _generated(stream: Stream, until_us: int) -> tuple[pa.RecordBatch, np.ndarray]:
+    spec = spec_of(stream, 0)
+    rows, _ = generate(spec, Position.at_start(spec), until_us)
+    return rows, rows.column(stream.time).cast(pa.int64()).to_numpy()
 
 
 class ShardHost:
@@ -65,7 +73,6 @@ class ShardHost:
         self._shards = [Shard(plan, options) for _ in range(shards)]
         self._combiner = Combiner(plan, Points(options.reevaluate_us, options.is_eager))
         self._given = facts
-        self._order = 0
         self.meters = Meters(half_life_s=HALF_LIFE_S)
         self.turns: dict[OperatorName, int] = {}
 
@@ -74,14 +81,12 @@ class ShardHost:
         """As measured lately; of what has not run yet, as given."""
         return {**self._given, **self.meters.facts()}
 
-    def step(self, rows: Mapping[str, pa.RecordBatch], at_s: float, probes: int | None) -> MicroBatch:
-        """A micro-batch of rows that arrived at a time of the stream's clock."""
-        self._order += 1
-        envelopes = [one for name, batch in rows.items() for one in self._packed(name, batch, round(at_s * 1e6))]
+    def step(self, envelopes: Sequence[Envelope], at_s: float, probes: int | None) -> MicroBatch:
+        """A micro-batch, begun at a time of the stream's clock."""
         found = MicroBatch()
         pace = Pace(self.facts, clock_s)
         for index, shard in enumerate(self._shards):
-            events = [one.event(self._plan) for one in envelopes if one.shard == index and one.kind in EVENTS]
+            events = [one.event(self._plan) for one in envelopes if one.shard == index]
             budget = ProbeBudget(probes)
             began_s = clock_s()
             for effect in shard.step(events, budget, pace):
@@ -92,11 +97,6 @@ class ShardHost:
         for effect in self._combiner.step(found.sent):
             found.take(effect)
         return found
-
-    def _packed(self, name: str, batch: pa.RecordBatch, at_us: int) -> Iterator[Envelope]:
-        order = pa.array(np.full(batch.num_rows, self._order << ORDER_SHIFT))
-        packer = Packer(self._plan, self._plan.catalog.get(name), len(self._shards))
-        return packer.pack(batch.append_column(ORDER, order), at_us)
 
     def _measure(self, shard: Shard, at_s: float) -> None:
         if shard.dispatcher is None:
@@ -136,6 +136,9 @@ class MicroBatch:
         if isinstance(effect, EmitPanes | TimesReached):
             self.sent.append(effect)
         elif isinstance(effect, EmitRows | EmitCount):
+            rows = sum(count for _, count in effect.arrived)
+            for query in effect.queries:
+                self.by_query[query] = self.by_query.get(query, 0) + rows
             for arrived_us, count in effect.arrived:
                 self.arrived_us[arrived_us] = self.arrived_us.get(arrived_us, 0) + count * len(effect.queries)
 

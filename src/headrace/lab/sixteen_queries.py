@@ -19,46 +19,58 @@ COLUMNS = "k BIGINT, n BIGINT, m BIGINT, p BIGINT, g INT, v DOUBLE, w DOUBLE, x 
 
 _ONE_KEY = "a.{0} = b.{0} AND b.{0} = c.{0} AND c.{0} = d.{0} AND d.{0} = e.{0}"
 
+_QUICK, _SLOW = 24, 24
+"""Milliseconds of the windows of joins of five."""
+
+
+def _sum(stream: str, columns: str = "vwxyz") -> str:
+    return " + ".join(f"{stream}.{column}" for column in columns)
+
+
+def _below(column: str, **shares: int) -> str:
+    return " AND ".join(f"{stream}.{column} < {share}" for stream, share in shares.items())
+
+
 QUERIES = {
     # one stream
-    "q01": "SELECT k, v * 1.8 + 32 AS f FROM a WHERE v < 20",
+    "q01": "SELECT k, v * 1.8 + 32 AS f FROM a WHERE v < 5",
     "q02": "SELECT g, COUNT(*) AS c, AVG(w) AS w FROM b WHERE v < 30 GROUP BY g WINDOW 40 ms",
-    # two: narrow and quick, and wide
-    "q03": "SELECT a.k, a.v + b.v AS s FROM a, b WHERE a.k = b.k AND a.w < 50 AND b.w < 50 AND a.v < b.v WINDOW 12 ms",
-    "q04": "SELECT c.*, d.v AS dv, d.w AS dw, d.x AS dx, d.y AS dy, d.z AS dz FROM c, d WHERE c.n = d.n AND c.w < 45 "
-    "AND d.w < 45 AND c.v < d.v WINDOW 10 ms",
-    # four, and three
-    "q05": "SELECT a.m, COUNT(*) AS c FROM a, b, d, e WHERE a.m = b.m AND b.m = d.m AND d.m = e.m AND a.v < 50 AND "
-    "b.v < 50 AND d.v < 45 AND e.v < 40 GROUP BY a.m WINDOW 22 ms",
-    "q06": "SELECT b.g, c.v, c.w, c.x, d.v AS dv, d.w AS dw, d.x AS dx, b.v AS bv, b.w AS bw FROM b, c, d WHERE "
-    "b.k = c.k AND c.n = d.n AND b.x < 50 AND c.x < 50 AND d.x < 40 WINDOW 22 ms",
-    # five, and four
-    "q07": "SELECT a.g, SUM(b.v * c.v) AS s FROM a, b, c, d, e WHERE a.p = b.p AND b.p = c.p AND c.n = d.n AND d.n = e.n "
-    "AND a.y < 50 AND b.y < 50 AND c.y < 50 AND d.y < 45 AND e.y < 40 GROUP BY a.g WINDOW 24 ms",
-    "q08": "SELECT b.v, b.w, c.v AS cv, c.w AS cw, d.v AS dv, d.w AS dw, e.v AS ev, e.w AS ew, UPPER(e.tag) AS tag FROM "
-    "b, c, d, e WHERE b.k = c.k AND c.k = d.k AND d.k = e.k AND b.z < 50 AND c.z < 50 AND d.z < 50 AND e.z < 50 "
-    "WINDOW 22 ms",
-    # five
-    "q09": f"SELECT a.g, COUNT(*) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('k')} AND a.v < 50 AND b.v < 50 AND "
-    "c.v < 50 AND d.v < 50 AND e.v < 50 GROUP BY a.g WINDOW 24 ms",
-    "q10": f"SELECT a.g, b.g AS bg, MAX(c.v + d.v) AS top, MIN(e.v) AS low FROM a, b, c, d, e WHERE "
-    f"{_ONE_KEY.format('n')} AND a.w < 50 AND b.w < 50 AND c.w < 50 AND d.w < 50 AND e.w < 50 "
-    "GROUP BY a.g, b.g HAVING COUNT(*) > 1 WINDOW 24 ms",
-    "q11": f"SELECT a.g, AVG(a.v) AS av, AVG(b.v) AS bv, AVG(c.v) AS cv, AVG(d.v) AS dv, AVG(e.v) AS ev, "
-    f"AVG(a.w + b.w + c.w + d.w + e.w) AS w FROM a, b, c, d, e WHERE {_ONE_KEY.format('m')} AND a.x < 50 AND "
-    "b.x < 50 AND c.x < 50 AND d.x < 50 AND e.x < 50 GROUP BY a.g WINDOW 24 ms",
-    "q12": f"SELECT e.g, COUNT(DISTINCT a.k) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('p')} AND a.y < 50 AND "
-    "b.y < 50 AND c.y < 50 AND d.y < 50 AND e.y < 50 GROUP BY e.g WINDOW 24 ms",
-    "q13": "SELECT a.g, COUNT(*) AS c, SUM(e.v) AS s FROM a, b, c, d, e WHERE a.k = b.k AND b.n = c.n AND c.m = d.m "
-    "AND d.p = e.p AND a.z < 50 AND b.z < 50 AND c.z < 50 AND d.z < 45 AND e.z < 40 GROUP BY a.g WINDOW 24 ms",
-    "q14": "SELECT b.g, SUM(a.v + a.w + a.x + a.y) AS s, SUM(c.v + c.w + c.x) AS t FROM a, b, c, d, e WHERE "
-    "a.n = b.n AND b.n = c.n AND c.k = d.k AND d.k = e.k AND a.v < 45 AND b.v < 50 AND c.v < 50 AND d.v < 45 AND "
-    "e.v < 40 GROUP BY b.g WINDOW 24 ms",
-    "q15": "SELECT c.g, COUNT(*) AS c, MAX(d.w) AS w FROM a, b, c, d, e WHERE a.m = b.m AND b.m = c.m AND c.p = d.p "
-    "AND d.p = e.p AND a.w < 45 AND b.w < 50 AND c.w < 50 AND d.w < 45 AND e.w < 40 GROUP BY c.g WINDOW 24 ms",
-    "q16": "SELECT d.g, AVG(e.x + e.y + e.z) AS s, COUNT(*) FILTER (WHERE a.tag LIKE '%7%') AS c FROM a, b, c, d, e "
-    "WHERE a.p = b.p AND b.k = c.k AND c.k = d.k AND d.m = e.m AND a.x < 45 AND b.x < 50 AND c.x < 50 AND d.x < 45 "
-    "AND e.x < 40 GROUP BY d.g WINDOW 24 ms",
+    # two: narrow, and wide
+    "q03": f"SELECT a.k, a.v + b.v AS s FROM a, b WHERE a.k = b.k AND {_below('w', a=50, b=50)} AND a.v < b.v WINDOW 12 ms",
+    "q04": f"SELECT c.*, d.v AS dv, d.w AS dw, d.x AS dx, d.y AS dy, d.z AS dz FROM c, d WHERE c.n = d.n AND "
+    f"{_below('w', c=90, d=90)} AND c.v * d.v > 2500 AND c.tag || d.tag LIKE '%7%' WINDOW 4 ms",
+    # four, on one key and on two; five on two
+    "q05": f"SELECT a.m, COUNT(*) AS c FROM a, b, d, e WHERE a.m = b.m AND b.m = d.m AND d.m = e.m AND "
+    f"{_below('v', a=50, b=50, d=45, e=40)} GROUP BY a.m WINDOW 22 ms",
+    "q06": f"SELECT {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, b.tag || c.tag || e.tag AS tags FROM b, c, "
+    f"d, e WHERE b.k = c.k AND c.n = d.n AND d.n = e.n AND {_below('x', b=90, c=90, d=90, e=90)} WINDOW 9 ms",
+    "q07": f"SELECT a.g, SUM({_sum('a')}) AS a, SUM({_sum('b')}) AS b, SUM({_sum('c')}) AS c, SUM({_sum('d')}) AS d, "
+    f"SUM({_sum('e')}) AS e FROM a, b, c, d, e WHERE a.p = b.p AND b.p = c.p AND c.n = d.n AND d.n = e.n AND "
+    f"{_below('y', a=90, b=90, c=90, d=90, e=90)} GROUP BY a.g WINDOW 12 ms",
+    "q08": f"SELECT b.v, e.v AS ev FROM b, c, d, e WHERE b.k = c.k AND c.k = d.k AND d.k = e.k AND "
+    f"{_below('z', b=50, c=50, d=50, e=50)} WINDOW 22 ms",
+    # five streams, one key: quick
+    "q09": f"SELECT a.g, COUNT(*) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('k')} AND "
+    f"{_below('v', a=50, b=50, c=50, d=50, e=50)} GROUP BY a.g WINDOW {_QUICK} ms",
+    "q10": f"SELECT a.g, b.g AS bg, MAX(c.v) AS top FROM a, b, c, d, e WHERE {_ONE_KEY.format('n')} AND "
+    f"{_below('w', a=50, b=50, c=50, d=50, e=50)} GROUP BY a.g, b.g HAVING COUNT(*) > 1 WINDOW {_QUICK} ms",
+    "q11": f"SELECT a.k, b.g FROM a, b, c, d, e WHERE {_ONE_KEY.format('m')} AND "
+    f"{_below('x', a=50, b=50, c=50, d=50, e=50)} WINDOW {_QUICK} ms",
+    "q12": f"SELECT e.g, COUNT(DISTINCT a.k) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('p')} AND "
+    f"{_below('y', a=50, b=50, c=50, d=50, e=50)} GROUP BY e.g WINDOW {_QUICK} ms",
+    # five streams, several keys: slow, and wide
+    "q13": f"SELECT a.g, COUNT(*) AS c, SUM({_sum('e')}) AS e, SUM({_sum('b')}) AS b, SUM({_sum('c')}) AS c5, "
+    f"SUM({_sum('d')}) AS d FROM a, b, c, d, e WHERE a.k = b.k AND b.n = c.n AND c.m = d.m AND d.p = e.p AND "
+    f"{_below('z', a=90, b=90, c=90, d=90, e=90)} GROUP BY a.g WINDOW 12 ms",
+    "q14": f"SELECT {_sum('a')} AS a, {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, {_sum('e')} AS e, "
+    "a.tag || e.tag AS tags FROM a, b, c, d, e WHERE a.n = b.n AND b.n = c.n AND c.k = d.k AND d.k = e.k AND "
+    f"{_below('v', a=90, b=90, c=90, d=90, e=90)} WINDOW 12 ms",
+    "q15": f"SELECT c.g, MAX({_sum('a')}) AS a, MAX({_sum('b')}) AS b, MAX({_sum('d')}) AS d, MAX({_sum('e')}) AS e, "
+    "COUNT(DISTINCT c.tag) AS tags FROM a, b, c, d, e WHERE a.m = b.m AND b.m = c.m AND c.p = d.p AND d.p = e.p AND "
+    f"{_below('w', a=90, b=90, c=90, d=90, e=90)} GROUP BY c.g WINDOW 12 ms",
+    "q16": f"SELECT d.g, AVG({_sum('e')}) AS e, AVG({_sum('b')}) AS b, COUNT(*) FILTER (WHERE a.tag LIKE '%7%') AS c "
+    "FROM a, b, c, d, e WHERE a.p = b.p AND b.k = c.k AND c.k = d.k AND d.m = e.m AND "
+    f"{_below('x', a=90, b=90, c=90, d=90, e=90)} GROUP BY d.g WINDOW 12 ms",
 }
 
 
