@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins docs clean bench-multiway
+.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates docs clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench-scheduling: setup ## LWO, SWF and MQT on Spark under a budget; results in 
 
 bench-queries: setup ## what 7, 100 and 1,000 queries cost on Spark; results in out/bench-queries
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.many_queries $(BENCH_ARGS)
+
+bench-aggregates: setup ## a hundred aggregate queries against one, six against Spark's own; results in out/bench-aggregates
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.aggregates $(BENCH_ARGS)
 
 bench-multiway: setup ## joins of three streams and theta joins on Spark; results in out/bench-multiway
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.multiway $(BENCH_ARGS)

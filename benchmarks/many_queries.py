@@ -18,9 +18,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -132,16 +133,17 @@ def program(queries: list[Alert], data: Path) -> str:
 
 
 class Contestant:
-    """A set of queries in a running pipeline, which is given its input file by file."""
+    """A set of queries in a running pipeline, which is given its input file by file. ``asked``: their program, given
+    where the streams' files are."""
 
-    def __init__(self, spark: SparkSession, queries: list[Alert], data: Path, out: Path) -> None:
+    def __init__(self, spark: SparkSession, asked: Callable[[Path], str], data: Path, out: Path) -> None:
         self._data = data
         self._input = out / "input"
         self._engine = Engine(spark, settings=Settings(shards=CORES, shared_sink=SINK))
         shutil.rmtree(out, ignore_errors=True)
         for stream in STREAMS:
             (self._input / stream).mkdir(parents=True)
-        self._engine.sql(program(queries, self._input))
+        self._engine.sql(asked(self._input))
         self.out = out / "results"
         before = {query.id for query in spark.streams.active}
         self._run = self._engine.start(out=self.out)
@@ -346,7 +348,8 @@ def main() -> int:
     with quiet(args.out / "spark.log"):
         spark = session()
         contestants = {
-            count: Contestant(spark, alerts(count), data, args.out.absolute() / "runs" / str(count)) for count in counts
+            count: Contestant(spark, partial(program, alerts(count)), data, args.out.absolute() / "runs" / str(count))
+            for count in counts
         }
         for turn in track(range(len(workload.spans_s)), "micro-batches", console=console, transient=True):
             for count in [*counts[turn % len(counts) :], *counts[: turn % len(counts)]]:

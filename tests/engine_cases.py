@@ -530,9 +530,16 @@ def pending(shard: Shard) -> dict[str, list[tuple[int, tuple[int, ...] | None]]]
 
 
 def assert_shards_wait_alike(host: LocalHost) -> None:
-    """All shards have the same blocks, as far on: so what one completes in a micro-batch all of them do."""
-    waiting = [pending(shard) for shard in host.shards]
+    """All shards have the same blocks, as far on, and the same items before their operators: so what one completes in a
+    micro-batch all of them do."""
+    waiting = [(pending(shard), queued(shard)) for shard in host.shards]
     assert all(one == waiting[0] for one in waiting)
+
+
+def queued(shard: Shard) -> dict[str, list[tuple[float, int]]]:
+    """By operator, the items that wait, as (weight, the step they are of)."""
+    groups = json.loads(shard.manifest())["groups"].values()
+    return {name: [(item[0], item[1]) for item in items] for one in groups for name, items in one["queues"].items()}
 
 
 def backlog(host: LocalHost) -> int:

@@ -65,6 +65,7 @@ class LocalHost:
         grids: Mapping[str, Grid] | None = None,
     ) -> None:
         self._draw = None if seed is None else random.Random(seed)
+        self._draw_facts = None if seed is None else random.Random(seed)
         self.grids = dict(grids or {})
         """By group; may be changed between arrivals."""
         self.newest_us = -(2**63)
@@ -153,7 +154,7 @@ class LocalHost:
             self.combiner = Combiner.restore(self.plan, self._points, self.combiner.manifest(), self.combined)
         emitted: dict[str, list[dict[str, object]]] = {}
         sent: list[EmitPanes | TimesReached] = []
-        pace = Pace(drawn_facts(self.plan, self._draw))
+        pace = Pace(drawn_facts(self.plan, self._draw_facts))
         for index, shard in enumerate(self.shards):
             mine = [one for one in envelopes if one.shard == index and one.kind not in (Kind.DEAD, Kind.TALLY)]
             budget = ProbeBudget(self.probes, self.backlog_rows)

@@ -6,15 +6,17 @@ they are what the reference says, on any number of shards, under any policy and 
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 import aggregate_cases
 import engine_cases as cases
+from aggregate_cases import EPOCH_US
 from engine_cases import Case, Way, examples
 from hypothesis import given
 from hypothesis import strategies as st
 from local_host import LocalHost
-from strategies import SECOND_US
+from strategies import EPOCH, SECOND_US
 
 from headrace.plan.queries import Query
 from headrace.reference_aggregates import evaluation_times, grouped_answer
@@ -43,3 +45,69 @@ def test_every_way_gives_the_rows_of_the_reference(case: Case, way: Way) -> None
     host = cases.run(case, way)
     for query in case.queries:
         assert cases.got(host, query) == expected(case, way, query, host)
+
+
+@given(
+    case=aggregate_cases.grouped_cases(), way=grouped_ways(), pauses=st.lists(st.integers(0, 2), min_size=1, max_size=4)
+)
+@examples(60)
+def test_restored_aggregates_go_on_as_those_that_were_kept(case: Case, way: Way, pauses: list[int]) -> None:
+    """Not only the rows in all: every micro-batch, row for row, and what is stored."""
+    hosts = [cases.host_for(case, replace(way, restoring=restoring)) for restoring in (False, True)]
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        for host in hosts:
+            cases.arrive(host, chunks)
+            for _ in range(pauses[number % len(pauses)]):
+                host.go_on()
+    for host in hosts:
+        host.end()
+    kept, restored = hosts
+    for query in case.queries:
+        assert cases.got_by_batch(kept, query) == cases.got_by_batch(restored, query)
+    assert sorted(kept.combined.blobs) == sorted(restored.combined.blobs)
+    assert [sorted(store.blobs) for store in kept.stores] == [sorted(store.blobs) for store in restored.stores]
+
+
+@given(
+    case=aggregate_cases.grouped_cases(most_queries=4), way=grouped_ways(), at=st.integers(0, 6), gone=st.integers(0, 3)
+)
+@examples(60)
+def test_queries_that_stay_do_not_notice_others_that_come_and_go(case: Case, way: Way, at: int, gone: int) -> None:
+    """One query is dropped and comes again later; the others' rows are what they would be."""
+    left = case.queries[gone % len(case.queries)]
+    others = tuple(query for query in case.queries if query is not left)
+    host = cases.host_for(case, way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if others and number in (at, at + 2):
+            host.change(case.catalog, others if number == at else (*others, left))
+        cases.arrive(host, chunks)
+    host.end()
+    for query in others:
+        assert cases.got(host, query) == expected(case, way, query, host)
+
+
+@given(case=aggregate_cases.grouped_cases(most_queries=2), way=grouped_ways(), at=st.integers(0, 6))
+@examples(60)
+def test_a_query_that_comes_later_is_right_once_its_window_has_passed(case: Case, way: Way, at: int) -> None:
+    first, late = case.queries[0], case.queries[-1]
+    host = cases.host_for(replace(case, queries=(first,)), way)
+    came_us: int | None = None
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == at:
+            host.change(case.catalog, case.queries)
+            came_us = host.newest_us
+        cases.arrive(host, chunks)
+    host.end()
+    if came_us is None or late is first:
+        return
+    # What is in its window then came after it did; and so did what was in it at the evaluation before.
+    passed_us = came_us + max(extent.size for extent in late.windows)
+    settled_us = next((time for time in host.evaluated.get(late.name, []) if time > passed_us), None)
+    if settled_us is None:
+        return
+    since = EPOCH + dt.timedelta(microseconds=settled_us - EPOCH_US)
+
+    def settled(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+        return [row for row in rows if row[-1] > since]  # type: ignore[operator]
+
+    assert settled(cases.got(host, late)) == settled(expected(case, way, late, host))

@@ -19,9 +19,9 @@ from headrace import __version__
 from headrace.config import Settings, from_environment
 from headrace.errors import HeadraceError, SettingError, SourceError
 from headrace.plan.explain import explain as explain_plan
-from headrace.plan.graph_building import operator_graph
 from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.joinplans import check_method
+from headrace.plan.shard_graph import running_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.sinks import with_shared_sink
 from headrace.sql import Script, read_script
@@ -150,7 +150,7 @@ def _draw(plan: SharedPlan, file: Path) -> None:
     if file.suffix.lower() != ".svg":
         raise SourceError(f"--graph {file}: only SVG is drawn; name a file that ends in .svg")
     try:
-        file.write_text(draw_graph(operator_graph(plan)), encoding="utf-8")
+        file.write_text(draw_graph(running_graph(plan)), encoding="utf-8")
     except OSError as error:
         raise SourceError(f"cannot write {file}: {error.strerror}") from None
 

@@ -17,6 +17,8 @@ from headrace.errors import SettingError
 from headrace.model import format_duration
 
 JOIN_METHODS = ("hybrid", "index", "eager", "lazy", "general", "naive")
+STRATEGY_NAMES = ("fifo", "chain", "path", "segment", "simplified", "threshold")
+FAIRNESS_NAMES = ("static", "oldest", "aging")
 
 DURATION_UNITS_US = {
     "us": 1, "usec": 1, "microsecond": 1,
@@ -69,6 +71,12 @@ def _bytes(text: str) -> int:
     if match is None or match.group(2).lower() not in _BYTES:
         raise SettingError(f"{text!r} is not a size: write a number and a unit, such as '512 MiB'")
     return int(float(match.group(1)) * _BYTES[match.group(2).lower()])
+
+
+def _some_bytes(text: str) -> int:
+    if (size := _bytes(text)) < 1:
+        raise SettingError(f"{text!r} is not allowed: write a size above nothing, such as '256 MiB'")
+    return size
 
 
 def _one_of(*allowed: str) -> Callable[[str], str]:
@@ -220,13 +228,33 @@ class Settings:
     budget: Budget | None = _setting(  # noqa: RUF009 - a field, as the others
         None,
         parse_budget,
-        "what a micro-batch may spend on joins: a time, such as 400 ms, or a number of probes; what is left goes on in "
-        "the next; by default everything is done at once",
+        "what a micro-batch may spend on joins and what follows them: a time, such as 400 ms, or a number of probes; "
+        "what is left goes on in the next; by default everything is done at once",
     )
     backlog_limit: int = _setting(
         1_000_000,
         _whole(1, 10**12),
         "tuples that may wait for their turn; beyond it the budget is overrun, so that sources wait: nothing is lost",
+    )
+    strategy: str = _setting(
+        "threshold",
+        _one_of(*STRATEGY_NAMES),
+        "which operator takes what waits before it when a budget does not do for all: fifo (the oldest), chain, path "
+        "(least latency), segment, simplified (least memory), or threshold: path while queues are small, simplified "
+        "while they are not",
+    )
+    fairness: str = _setting(
+        "oldest",
+        _one_of(*FAIRNESS_NAMES),
+        "how a strategy is kept from leaving anyone waiting for ever: oldest (every micro-batch begins with the oldest "
+        "tuple), aging (priorities grow with the wait), or static: it is not",
+    )
+    queue_memory_bytes: int = _setting(
+        256 * 2**20,
+        _some_bytes,
+        "what the queues between operators may take, over all shards, where there is a budget; threshold keeps below "
+        "it, and beyond it the budget is overrun, so that sources wait",
+        _size,
     )
     block: BlockSize | None = _setting(  # noqa: RUF009 - likewise
         None,

@@ -67,6 +67,36 @@ class OrderStats:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorStats:
+    """An operator of the graph, over all shards: what waits before it, how often it was its turn, and what it is like
+    lately (None until it has done something). ``service_us``: for a tuple, or for a probe of a join."""
+
+    operator: str
+    text: str = ""
+    uses: int = 1
+    queue_bytes: int = 0
+    turns: int = 0
+    selectivity: float | None = None
+    service_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStats:
+    """How operators take turns where there is a budget. ``mode``: the threshold strategy's, normal or saving;
+    ``mode_changes``: since the checkpoint began; ``is_throttled``: the last micro-batch overran its budget, so that
+    sources waited."""
+
+    strategy: str
+    fairness: str
+    limit_bytes: int
+    queue_bytes: int = 0
+    mode: str = "normal"
+    mode_changes: int = 0
+    is_throttled: bool = False
+    operators: tuple[OperatorStats, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunStats:
     """A snapshot of a run. ``stage_ms``: time of the last micro-batch by stage (pack, restore, join, emit, keep)."""
 
@@ -88,3 +118,5 @@ class RunStats:
     """How multi-way joins are carried out now."""
     switches: tuple[str, ...] = ()
     """Each change of an order, with its micro-batch and its reason; the latest last."""
+    graph: GraphStats | None = None
+    """The operators and their queues; None: there is no budget, and nothing waits between them."""

@@ -10,7 +10,16 @@ import pytest
 from rich.console import Console
 
 from headrace.console.live import LiveView, line, render
-from headrace.stats import OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.stats import (
+    GraphStats,
+    OperatorStats,
+    OrderStats,
+    QueryStats,
+    RunStats,
+    ShardStats,
+    StreamStats,
+    WindowStats,
+)
 
 GOLDEN = Path(__file__).with_name("live_80.txt")
 
@@ -58,6 +67,23 @@ def test_with_a_budget_the_backlog_of_each_window_is_shown() -> None:
     assert "12,345" in shown
     assert "10 minutes of a(k) = b(k)" in shown
     assert line(busy).endswith(" held, 12,345 waiting for their turn")
+
+
+def test_with_a_budget_operators_and_their_queues_are_shown() -> None:
+    operators = (
+        OperatorStats("join f4414b07", "a(k) = b(k)", 12, 1_500_000, 1234, 0.125, 1.5),
+        OperatorStats("aggregate 05d27cfa", "MIN(value) by nothing"),
+    )
+    graph = GraphStats("threshold", "oldest", 2**28, 1_500_000, "saving", 3, True, operators)
+    busy = replace(STATS, probes=900, probes_allowed=1000, graph=graph)
+    shown = text_of(busy)
+    assert "threshold (saving, 3 changes), 1.4 MiB of 256.0 MiB in queues; sources wait" in shown
+    assert max(len(row) for row in shown.splitlines()) <= 80
+    (join,) = [row for row in shown.splitlines() if row.startswith(" join f44")]
+    assert join.split()[-6:] == ["12", "1.4", "MiB", "1,234", "0.12", "1.50"]
+    assert line(busy).endswith("; sources wait")
+    many = tuple(replace(operators[1], operator=f"aggregate {number}", queue_bytes=number) for number in range(30))
+    assert "aggregate 29" in text_of(replace(busy, graph=replace(graph, operators=many)), rows=10)
 
 
 SWITCH = "micro-batch 7: order for new tuples of b: b, c, a instead of b, a, c"

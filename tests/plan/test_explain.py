@@ -73,8 +73,8 @@ def test_only_the_groups_of_the_named_queries_are_shown() -> None:
     assert "rising" not in shown
 
 
-def test_no_line_is_empty_but_those_between_groups() -> None:
+def test_no_line_is_empty_but_those_between_groups_and_operators() -> None:
     for name in NAMES:
         text = explain(plan_of(name), FOUR_SHARDS)
         assert "\n\n\n" not in text
-        assert text.count("\n\n") == len(plan_of(name).groups)
+        assert text.count("\n\n") == len(plan_of(name).groups) + 1

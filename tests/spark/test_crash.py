@@ -21,6 +21,7 @@ from headrace.plan.sharing import share
 from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import open_checkpoint
 from headrace.spark.envelopes import REPORT_DDL
+from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import RunMetrics
 from headrace.spark.orders import Work
@@ -136,7 +137,8 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
     metrics = RunMetrics(("q", "r"), (), {}, 1, 0.0)
     plan = share(Catalog(), ())
     work, joins = Work(plan, frozenset(), frozenset()), JoinKeeper(Settings(), checkpoint.grids)
-    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes(), work, joins)
+    graph = GraphKeeper(Settings())
+    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes(), work, joins, graph, "snappy")
     router(reports(1), 4)
     before = {path: path.stat().st_ino for path in out.rglob("*.parquet")}
     assert len(before) == 2
@@ -155,6 +157,8 @@ TOLD = json.dumps(
         "backlog": {},
         "spent": 0,
         "over_limit": 0,
+        "behind": False,
+        "graph": None,
         "heard": {},
         "measured": {},
         "seen": [],

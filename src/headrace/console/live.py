@@ -1,4 +1,4 @@
-"""The live table of a run: queries, streams, shards and join orders, redrawn after each micro-batch.
+"""The live table of a run: queries, streams, operators, shards and join orders, redrawn after each micro-batch.
 
 Owns how statistics look on a terminal; :func:`render` is a pure function of a snapshot. Where the output is not a
 terminal (a pipe, a log), a plain line is printed every few seconds instead. There is no clock here: time is the
@@ -21,7 +21,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headrace.stats import OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.stats import (
+    GraphStats,
+    OperatorStats,
+    OrderStats,
+    QueryStats,
+    RunStats,
+    ShardStats,
+    StreamStats,
+    WindowStats,
+)
 
 ROWS = 20
 """Rows of a table; more do not fit on a screen with three of them."""
@@ -35,6 +44,8 @@ def render(stats: RunStats, rows: int = ROWS) -> RenderableType:
     tables = [_queries(stats.queries, rows), _streams(stats.streams, rows), _shards(stats.shards, rows)]
     if stats.probes_allowed is not None:
         tables.insert(1, _windows(stats.windows, rows))
+    if stats.graph is not None and stats.graph.operators:
+        tables.insert(2, _operators(stats.graph.operators, rows))
     if stats.orders:
         tables.append(_orders(stats.orders, rows))
     return Constrain(Group(_header(stats), *tables), WIDTH)
@@ -52,10 +63,11 @@ def line(stats: RunStats) -> str:
     left_out = _left_out(stats.streams)
     backlog = sum(window.backlog_tuples for window in stats.windows)
     waiting = f", {backlog:,} waiting for their turn" if stats.probes_allowed is not None else ""
+    queues = f"; {graph_line(stats.graph)}" if stats.graph is not None else ""
     return (
         f"{format_elapsed(stats.elapsed_s)}: {stats.batches:,} micro-batches, last {format_ms(stats.batch_ms)}; "
         f"{tuples:,} tuples in ({format_rate(tuples_per_s)}/s){left_out}, "
-        f"{results:,} results out ({format_rate(results_per_s)}/s), {held:,} held{waiting}"
+        f"{results:,} results out ({format_rate(results_per_s)}/s), {held:,} held{waiting}{queues}"
     )
 
 
@@ -76,6 +88,8 @@ def _header(stats: RunStats) -> Text:
     if stats.probes_allowed is not None:
         throttled = f", {stats.throttled_batches:,} throttled" if stats.throttled_batches else ""
         text.append(f"\n{stats.probes:,} of {stats.probes_allowed:,} probes{throttled}")
+    if stats.graph is not None:
+        text.append(f"\n{graph_line(stats.graph)}", style="yellow" if stats.graph.is_throttled else "")
     if stats.stage_ms:
         stages = ", ".join(f"{name} {format_ms(ms)}" for name, ms in stats.stage_ms)
         text.append(f"\n{stages}", style="dim")
@@ -112,6 +126,38 @@ def _windows(windows: Sequence[WindowStats], rows: int) -> Table:
     for window in _shown(windows, rows):
         table.add_row(f"{window.window} of {window.group}", f"{window.backlog_tuples:,}")
     return _with_rest(table, len(windows), rows)
+
+
+def graph_line(graph: GraphStats) -> str:
+    """How operators take turns, in a line.
+
+    >>> graph_line(GraphStats("threshold", "oldest", 2**20, 2048, "saving", 3, is_throttled=True))
+    'threshold (saving, 3 changes), 2.0 KiB of 1.0 MiB in queues; sources wait'
+    """
+    changes = "1 change" if graph.mode_changes == 1 else f"{graph.mode_changes:,} changes"
+    mode = f" ({graph.mode}, {changes})" if graph.strategy == "threshold" else ""
+    waiting = "; sources wait" if graph.is_throttled else ""
+    return f"{graph.strategy}{mode}, {_bytes(graph.queue_bytes)} of {_bytes(graph.limit_bytes)} in queues{waiting}"
+
+
+def _operators(operators: Sequence[OperatorStats], rows: int) -> Table:
+    """Of many, those with the largest queues."""
+    table = _table("operator", "queries", "queue", "turns", "select.", "us each")
+    shown = operators if len(operators) <= rows else sorted(operators, key=lambda one: -one.queue_bytes)
+    for one in _shown(shown, rows):
+        table.add_row(
+            f"{one.operator}: {one.text}",
+            f"{one.uses:,}",
+            _bytes(one.queue_bytes),
+            f"{one.turns:,}",
+            _measured(one.selectivity),
+            _measured(one.service_us),
+        )
+    return _with_rest(table, len(operators), rows)
+
+
+def _measured(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f}"
 
 
 def _shards(shards: Sequence[ShardStats], rows: int) -> Table:

@@ -12,22 +12,26 @@ Invariants: an evaluation time of a window only rises; kept panes count for ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.events import DropSegment, Effect, EmitCount, EmitPanes, EmitRows, KeepSegment, TimesReached
 from headrace.engine.finishing import GroupRows, finished_rows
+from headrace.engine.folded_rows import FoldedRows, Stays
 from headrace.engine.folds import joined, least_first, pairs_of, panes_of, raises
 from headrace.engine.histories import LOWEST, History, Points, history_of
 from headrace.engine.keys import Int64s
 from headrace.engine.panes import PaneRun, Panes
 from headrace.engine.panestore import PaneStore
 from headrace.engine.segments import content_name, pack_batch, unpack_batch
+from headrace.engine.stepping import step_history
 from headrace.engine.window import SegmentSource, Serial
 from headrace.plan.aggregates import Fold
-from headrace.plan.folding import Folding
+from headrace.plan.folding import Folding, Offsets
 
 MAIN = -1
 """The panes of the groups, among those of each COUNT DISTINCT's pairs."""
@@ -56,16 +60,29 @@ class FoldOperator:
 
     # --- taking in
 
-    def add(self, rows: pa.RecordBatch, newest_us: Int64s, since_us: Int64s, complete_us: int, arrived_us: int) -> None:
-        """Takes results: what is folded of each, its timestamp and its since. All results at or before ``complete_us``
-        become known together."""
-        if not rows.num_rows:
-            return
-        self._arrived_us = max(self._arrived_us, arrived_us)
-        from_us = self._points.marked(newest_us, complete_us)
+    @property
+    def staying(self) -> tuple[str, Offsets, int]:
+        """What says how long results stay: classes that have it in common share ``stays``."""
+        return ("stays", self.folding.offsets, self._points.grain_us(self.folding.windows_us))
+
+    def stays(self, times: Sequence[Int64s], positions: Int64s, complete_us: int) -> Stays:
+        """How long these results stay, given the times of their tuples, by side. All results at or before
+        ``complete_us`` become known together."""
+        mine = [some[positions] for some in times]
+        shifted = [some + more for some, more in zip(mine, self.folding.offsets, strict=True)]
+        since_us = self._points.shared_since(np.minimum.reduce(shifted), self.folding.windows_us)
+        return Stays.of(since_us, self._points.marked(np.maximum.reduce(mine), complete_us))
+
+    def stays_of(self, newest_us: Int64s, since_us: Int64s, complete_us: int) -> Stays:
+        """The same, given their timestamps and sinces."""
         since_us = self._points.shared_since(since_us, self.folding.windows_us)
-        self._take(MAIN, panes_of(self.folding, rows, since_us, from_us))
-        for number, pairs in pairs_of(self.folding, rows, since_us, from_us):
+        return Stays.of(since_us, self._points.marked(newest_us, complete_us))
+
+    def add(self, rows: FoldedRows, stays: Stays, arrived_us: int) -> None:
+        """Takes results: what is folded of each, and how long it stays."""
+        self._arrived_us = max(self._arrived_us, arrived_us)
+        self._take(MAIN, panes_of(self.folding, rows, stays))
+        for number, pairs in pairs_of(self.folding, rows, stays):
             self._take(number, pairs)
 
     def take_panes(self, number: int, batch: pa.RecordBatch, arrived_us: int) -> None:
@@ -88,13 +105,11 @@ class FoldOperator:
             yield from self._send()
             yield TimesReached(self._group, self.folding.identity, tuple(complete_us.items()), ended)
             return
-        coming = self._all_coming()
-        for window_us in self.folding.windows_us:
-            before_us = self.evaluated_us.get(window_us, LOWEST)
-            now_us = self._points.last(complete_us.get(window_us, LOWEST))
-            if now_us > before_us:
-                yield from self._rows(window_us, before_us, now_us, coming)
-                self.evaluated_us[window_us] = now_us
+        coming = _Coming(self._all_coming())
+        for (before_us, now_us), windows_us in self._moves(complete_us).items():
+            for history in self._histories(windows_us, before_us, now_us, coming):
+                yield from self._rows(history)
+            self.evaluated_us |= dict.fromkeys(windows_us, now_us)
         if ended and self.evaluated_us:
             self._ended_us = max(self.evaluated_us.values())
         self._absorb(coming)
@@ -115,52 +130,73 @@ class FoldOperator:
                 found += raises(number, self.folding, pairs, self._stores[number].runs)
         return joined(found)
 
-    def _rows(self, window_us: int, before_us: int, now_us: int, coming: Panes | None) -> Iterator[Effect]:
-        history = self._history(window_us, before_us, now_us, coming)
+    def _moves(self, complete_us: Mapping[int, int]) -> dict[tuple[int, int], list[int]]:
+        """From which evaluation time to which, and the windows that go there together."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for window_us in self.folding.windows_us:
+            before_us = self.evaluated_us.get(window_us, LOWEST)
+            now_us = self._points.last(complete_us.get(window_us, LOWEST))
+            if now_us > before_us:
+                found.setdefault((before_us, now_us), []).append(window_us)
+        return found
+
+    def _histories(
+        self, windows_us: Sequence[int], before_us: int, now_us: int, coming: _Coming
+    ) -> Iterator[History | None]:
+        """How the groups of these windows went: time by time where these are few, else window by window."""
+        runs = self._stores[MAIN].runs
+        is_new = before_us == LOWEST
+        if is_new:
+            # A window that is new among others begins with what they have.
+            coming, runs = coming.after([run.rows().from_time(now_us) for run in runs]), []
+        runs = [*runs, *(() if is_new else coming.runs_between(LOWEST, before_us))]
+        times_us = self._points.between(before_us, now_us)
+        if times_us is None:
+            due = coming.between(before_us, now_us)
+            for window_us in windows_us:
+                yield history_of(runs, due, before_us, now_us, window_us, self._points)
+            return
+        for time_us in times_us:
+            come = coming.runs_between(before_us, time_us)
+            yield step_history(runs, come[0] if come else None, before_us, time_us, windows_us)
+            runs, before_us = [*runs, *come], time_us
+
+    def _rows(self, history: History | None) -> Iterator[Effect]:
         if history is None:
             return
         group_rows = GroupRows(self.folding, history)
+        made: dict[Any, dict[int, pa.RecordBatch]] = {}
         for final in self.folding.finals:
-            if final.window_us != window_us:
+            if final.window_us not in history.windows_us:
                 continue
-            rows = finished_rows(self.folding, final, history, group_rows)
+            asked = (final.outputs, final.having)
+            if asked not in made:
+                made[asked] = finished_rows(asked, arrow_schema(final.schema), history, group_rows)
+            rows = made[asked].get(final.window_us)
+            if rows is None:
+                continue
             arrived = ((self._arrived_us, rows.num_rows),)
-            if rows.num_rows and final.is_counted:
+            if final.is_counted:
                 yield EmitCount(final.queries, rows.num_rows, arrived)
-            elif rows.num_rows:
+            else:
                 yield EmitRows(final.queries, rows, arrived)
 
-    def _history(self, window_us: int, before_us: int, now_us: int, coming: Panes | None) -> History | None:
-        runs = self._stores[MAIN].runs
-        if before_us == LOWEST:
-            # A window that is new among others begins with what they have.
-            kept = [run.rows().from_time(now_us) for run in runs]
-            coming = joined([*kept, *([] if coming is None else [coming])])
-            runs = []
-        if coming is None:
-            return history_of(runs, None, before_us, now_us, window_us, self._points)
-        counts = coming.from_us <= before_us
-        if counts.any():
-            runs = [*runs, PaneRun.of(coming.take(counts).from_time(LOWEST))]
-        due = coming.take((coming.from_us > before_us) & (coming.from_us <= now_us))
-        return history_of(runs, due, before_us, now_us, window_us, self._points)
-
-    def _absorb(self, coming: Panes | None) -> None:
+    def _absorb(self, coming: _Coming) -> None:
         """Keeps the panes that count for every window, and lets go of those that count for none any more."""
         if len(self.evaluated_us) < len(self.folding.windows_us):
             return
         self.evaluated_us = {window_us: self.evaluated_us[window_us] for window_us in self.folding.windows_us}
         upto_us = min(self.evaluated_us.values())
         cutoff_us = min(now_us - window_us for window_us, now_us in self.evaluated_us.items())
-        if coming is not None and (coming.from_us <= upto_us).any():
-            self._stores[MAIN].insert(coming.take(coming.from_us <= upto_us), cutoff_us)
+        for run in coming.runs_between(LOWEST, upto_us):
+            self._stores[MAIN].insert(run, cutoff_us)
         for number, several in self._coming.items():
             panes = joined(several)
             if panes is None:
                 continue
             counts = panes.from_us <= upto_us
             if number != MAIN and counts.any():
-                self._stores[number].insert(panes.take(counts), cutoff_us)
+                self._stores[number].insert(PaneRun.of(panes.take(counts).from_time(LOWEST)), cutoff_us)
             self._coming[number] = [panes.take(~counts)] if not counts.all() else []
         for store in self._stores.values():
             store.expire_before(cutoff_us)
@@ -203,6 +239,33 @@ class FoldOperator:
     @property
     def size_bytes(self) -> int:
         return sum(store.size_bytes for store in self._stores.values())
+
+
+class _Coming:
+    """Panes that come, by the time from which they count; sorted into runs once for all that ask for the same."""
+
+    def __init__(self, panes: Panes | None) -> None:
+        self._panes = panes
+        self._runs: dict[tuple[int, int], list[PaneRun]] = {}
+
+    def after(self, others: list[Panes]) -> _Coming:
+        """Together with others."""
+        return _Coming(joined([*others, *(() if self._panes is None else (self._panes,))])) if others else self
+
+    def between(self, after_us: int, upto_us: int) -> Panes | None:
+        """Those that count from later than one time and not later than another."""
+        if self._panes is None:
+            return None
+        is_due = (self._panes.from_us > after_us) & (self._panes.from_us <= upto_us)
+        return self._panes if is_due.all() else self._panes.take(is_due)
+
+    def runs_between(self, after_us: int, upto_us: int) -> list[PaneRun]:
+        """The same as a run, if there are any."""
+        place = (after_us, upto_us)
+        if place not in self._runs:
+            panes = self.between(after_us, upto_us)
+            self._runs[place] = [PaneRun.of(panes.from_time(LOWEST))] if panes is not None and len(panes) else []
+        return self._runs[place]
 
 
 def names_kept(kept: dict[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ at the end of a step is stored once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,8 @@ from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.blocks import ARRIVED
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import DropSegment, Effect, EmitCount, EmitRows, KeepSegment
-from headrace.engine.group_folds import FoldedRows
+from headrace.engine.folded_rows import FoldedRows
+from headrace.engine.group_folds import FoundRows
 from headrace.engine.output import counted_times
 from headrace.engine.segments import content_name, int64s_of, pack_batch, unpack_batch
 from headrace.engine.window import SegmentSource, Serial
@@ -113,7 +114,7 @@ class Downstream:
     # --- queues
 
     def put(
-        self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows], found: Sequence[FoldedRows]
+        self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows], found: Sequence[FoundRows]
     ) -> None:
         """An item for every class, of what a turn of the join made."""
         rows: dict[int, list[RawRows]] = {}
@@ -175,34 +176,25 @@ class Downstream:
                 yield EmitRows(queries, batch.drop_columns([ARRIVED]), arrived, one.part)
 
     def _selected(self, number: int, rows: RawRows) -> pa.RecordBatch:
-        """The rows that pass a class's filters, as its select list has them; what was not asked for stays beside it."""
+        """The rows that pass a class's filters, as its select list has them, with their arrivals; where they are folded
+        next, as they are."""
         cls, batch = self._classes[number], rows.batch
-
-        def column(ref: ColumnRef) -> pa.Array:
-            return batch.column(raw_name(ref))
-
-        mask = filter_mask(cls.filters, column, batch.num_rows)
+        mask = filter_mask(cls.filters, _columns(batch), batch.num_rows)
         if mask is not None:
             batch = batch.filter(mask)
-        beside = [name for name in (ARRIVED, NEWEST, SINCE) if name in batch.schema.names]
-        arrays = []
-        if cls.delivery is not Delivery.COUNT:
-            arrays = [evaluate(output.expression, column, batch.num_rows) for output in cls.outputs]
-        whole = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in arrays]
-        schema = arrow_schema(cls.schema) if cls.delivery is not Delivery.COUNT else pa.schema([])
-        for name in beside:
-            schema = schema.append(pa.field(name, pa.int64()))
-        return pa.RecordBatch.from_arrays([*whole, *(batch.column(name) for name in beside)], schema=schema)
+        if cls.delivery is Delivery.FOLDED:
+            return batch
+        outputs = () if cls.delivery is Delivery.COUNT else cls.outputs
+        made = [evaluate(output.expression, _columns(batch), batch.num_rows) for output in outputs]
+        whole = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in made]
+        schema = pa.schema([]) if cls.delivery is Delivery.COUNT else arrow_schema(cls.schema)
+        schema = schema.append(pa.field(ARRIVED, pa.int64()))
+        return pa.RecordBatch.from_arrays([*whole, batch.column(ARRIVED)], schema=schema)
 
     def _fold(self, number: int, rows: RawRows) -> None:
-        batch = rows.batch
-        self._folds[number].add(
-            batch.drop_columns([NEWEST, SINCE, ARRIVED]),
-            int64s_of(batch, NEWEST),
-            int64s_of(batch, SINCE),
-            rows.complete_us,
-            int(int64s_of(batch, ARRIVED).max()),
-        )
+        batch, fold = rows.batch, self._folds[number]
+        stays = fold.stays_of(int64s_of(batch, NEWEST), int64s_of(batch, SINCE), rows.complete_us)
+        fold.add(FoldedRows(_columns(batch), batch.num_rows), stays, int(int64s_of(batch, ARRIVED).max()))
 
     # --- keeping
 
@@ -257,6 +249,10 @@ def names_queued(kept: Mapping[str, Any]) -> Iterator[str]:
     return (rows[0] for items in kept.values() for item in items for rows in item[3])
 
 
+def _columns(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:
+    return lambda ref: batch.column(raw_name(ref))
+
+
 def _rows_to_json(rows: RawRows) -> list[Any]:
     return [rows.name, rows.size_bytes, list(rows.queries), rows.part, rows.complete_us]
 
@@ -266,7 +262,7 @@ def _rows_from_json(kept: Sequence[Any], source: SegmentSource) -> RawRows:
     return RawRows(unpack_batch(source.stored(name)), tuple(queries), part, complete_us, name, size_bytes)
 
 
-def _to_fold(found: FoldedRows) -> RawRows:
+def _to_fold(found: FoundRows) -> RawRows:
     batch = found.rows
     arrived_us = np.full(batch.num_rows, found.arrived_us)
     for name, values in ((NEWEST, found.newest_us), (SINCE, found.since_us), (ARRIVED, arrived_us)):

@@ -1,19 +1,20 @@
 """From a history of groups to the rows that queries get: aggregates made of sums, outputs, what changed, HAVING, order.
 
 A slot gives a row if its value differs from that of the slot before it: the values of all outputs, and whether the
-group has any results. Cost: proportional to the slots and the outputs.
+group has any results. What is made of keys alone is made once a group. Cost: proportional to the slots and the outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.folds import ROWS, counted, limbs_in, summed
 from headrace.engine.histories import LOWEST, History
@@ -21,10 +22,14 @@ from headrace.engine.keys import Int64s
 from headrace.engine.sums import decimal_sum, double_sum, whole_sum
 from headrace.model import TypeKind
 from headrace.plan.aggregates import Aggregate, Fold
-from headrace.plan.expressions import ColumnRef
-from headrace.plan.folding import Final, Folding
+from headrace.plan.expressions import ColumnRef, Expression, columns_of
+from headrace.plan.folding import Folding
+from headrace.plan.queries import Output
 
 Mask = npt.NDArray[np.bool_]
+
+_KEY = "key"
+"""What the keys are called in a group's row, with a number."""
 
 
 class GroupRows:
@@ -34,6 +39,7 @@ class GroupRows:
         self._folding = folding
         self._history = history
         self._made: dict[str, pa.Array] = {}
+        self._ranks: Int64s | None = None
         self.exists = _sum(history, ROWS) > 0
 
     def __call__(self, ref: ColumnRef) -> pa.Array:
@@ -41,12 +47,19 @@ class GroupRows:
             self._made[ref.name] = self._column(ref.name)
         return self._made[ref.name]
 
-    def key(self, number: int) -> pa.Array:
-        return self._history.keys[number].take(pa.array(self._history.owners))
+    def key(self, ref: ColumnRef) -> pa.Array:
+        """A key, group by group."""
+        return self._history.keys[int(ref.name.removeprefix(_KEY))]
+
+    def ranks(self) -> Int64s:
+        """The groups' places by their keys, nulls first."""
+        if self._ranks is None:
+            self._ranks = _ranked(self._history.keys, int(self._history.owners.max(initial=-1)) + 1)
+        return self._ranks
 
     def _column(self, name: str) -> pa.Array:
-        if name.startswith("key"):
-            return self.key(int(name.removeprefix("key")))
+        if name.startswith(_KEY):
+            return self._history.keys[int(name.removeprefix(_KEY))].take(pa.array(self._history.owners))
         number = int(name.removeprefix("agg"))
         return self._aggregate(number, self._folding.aggregates[number])
 
@@ -82,18 +95,46 @@ def _total(aggregate: Aggregate, limbs: dict[str, Int64s], counts: Int64s) -> pa
     return pa.array(total + 0.0, mask=is_none)
 
 
-def finished_rows(folding: Folding, final: Final, history: History, rows: GroupRows) -> pa.RecordBatch:
-    """The rows that the queries of a final get: outputs and time, by time, then by the group's keys."""
-    outputs = [_whole(evaluate(output.expression, rows, len(history))) for output in final.outputs]
-    wanted = _changed(history, [rows.exists, *outputs])
-    if final.having is not None:
-        mask = filter_mask([final.having], rows, len(history))
+def finished_rows(
+    asked: tuple[tuple[Output, ...], Expression | None], schema: pa.Schema, history: History, rows: GroupRows
+) -> dict[int, pa.RecordBatch]:
+    """By window, the rows of queries that ask for these outputs and this HAVING: outputs and time, by time, then by the
+    group's keys."""
+    outputs, having = asked
+    columns = [_Column.of(output.expression, history, rows) for output in outputs]
+    wanted = _changed(history, [rows.exists, *(one.values for one in columns if not one.is_by_group)])
+    if having is not None:
+        mask = filter_mask([having], rows, len(history))
         wanted &= np.ones(len(history), dtype=bool) if mask is None else mask.to_numpy(zero_copy_only=False)
-    slots = _ordered(np.flatnonzero(wanted), history, [rows.key(number) for number in range(len(folding.keys))])
-    places = pa.array(slots)
+    slots = _ordered(np.flatnonzero(wanted), history, rows)
     times = pa.array(history.at_us[slots]).cast(pa.timestamp("us", "UTC"))
-    columns = [*(one.take(places) for one in outputs), times]
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(final.schema))
+    arrays = [*(one.at(slots, history) for one in columns), times]
+    made = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    # Windows are one after the other, and slots are in order within each.
+    cuts = np.searchsorted(_window_of(slots, history), np.arange(len(history.ends) + 1))
+    return {
+        window_us: made.slice(begin, end - begin)
+        for window_us, (begin, end) in zip(history.windows_us, pairwise(cuts.tolist()), strict=True)
+        if begin < end
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """An output: of each slot or, where it is made of keys alone, of each group."""
+
+    values: pa.Array
+    is_by_group: bool
+
+    @staticmethod
+    def of(expression: Expression, history: History, rows: GroupRows) -> _Column:
+        read = columns_of(expression)
+        if read and all(ref.name.startswith(_KEY) for ref in read):
+            return _Column(_whole(evaluate(expression, rows.key, len(history.keys[0]))), True)
+        return _Column(_whole(evaluate(expression, rows, len(history))), False)
+
+    def at(self, slots: Int64s, history: History) -> pa.Array:
+        return self.values.take(pa.array(history.owners[slots] if self.is_by_group else slots))
 
 
 def _changed(history: History, columns: Sequence[pa.Array | Mask]) -> Mask:
@@ -118,19 +159,31 @@ def _distinct(left: pa.Array, right: pa.Array) -> Mask:
     return found
 
 
-def _ordered(slots: Int64s, history: History, keys: Sequence[pa.Array]) -> Int64s:
-    """By time, then by the keys, nulls first."""
-    if not keys:
-        return slots[np.argsort(history.at_us[slots], kind="stable")]
-    places = pa.array(slots)
-    columns = {"at": pa.array(history.at_us[slots])}
-    for number, key in enumerate(keys):
-        mine = key.take(places)
-        columns |= {f"known{number}": mine.is_valid(), f"key{number}": mine}
-    names = [(name, "ascending") for name in columns]
-    order = pc.sort_indices(pa.table(columns), sort_keys=names).to_numpy()
-    ordered: Int64s = slots[order]
+def _window_of(slots: Int64s, history: History) -> Int64s:
+    """The place of each slot's window."""
+    return np.searchsorted(np.asarray(history.ends), slots, side="right")
+
+
+def _ordered(slots: Int64s, history: History, rows: GroupRows) -> Int64s:
+    """By window, then by time, then by the groups' keys."""
+    if not len(slots):
+        return slots
+    ranks = rows.ranks()[history.owners[slots]]
+    ordered: Int64s = slots[np.lexsort((ranks, history.at_us[slots], _window_of(slots, history)))]
     return ordered
+
+
+def _ranked(keys: Sequence[pa.Array], groups: int) -> Int64s:
+    """Each group's place by its keys, nulls first."""
+    if not keys:
+        return np.zeros(groups, dtype=np.int64)
+    columns: dict[str, pa.Array] = {}
+    for number, key in enumerate(keys):
+        columns |= {f"known{number}": key.is_valid(), f"key{number}": key}
+    order = pc.sort_indices(pa.table(columns), sort_keys=[(name, "ascending") for name in columns]).to_numpy()
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
 
 
 def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.engine.arrow_types import arrow_type
+from headrace.engine.folded_rows import FoldedRows, Stays
 from headrace.engine.keys import Int64s, number_groups
-from headrace.engine.panes import PaneRun, Panes, together
-from headrace.engine.sums import limbs_of
+from headrace.engine.panes import PaneRun, Panes, Sums, together
 from headrace.plan.aggregates import Aggregate, Fold
 from headrace.plan.folding import Folding
 
@@ -49,74 +49,66 @@ def least_first(folding: Folding) -> tuple[bool, ...]:
     return tuple(one.fold is Fold.MIN for one in folding.aggregates if one.fold in (Fold.MIN, Fold.MAX))
 
 
-def panes_of(folding: Folding, rows: pa.RecordBatch, since_us: Int64s, from_us: Int64s) -> Panes:
+def panes_of(folding: Folding, rows: FoldedRows, stays: Stays) -> Panes:
     """What these results add up to."""
-    keys = _keys(folding, rows)
-    count = rows.num_rows
-    sums = {ROWS: np.ones(count, dtype=np.int64)}
+    panel = rows.panel(folding.keys, stays)
+    sums = {ROWS: np.bincount(panel.owners, minlength=len(panel.firsts))}
     bests = []
     for number, one in enumerate(folding.aggregates):
-        taken = _taken(number, one, rows)
         if one.fold in (Fold.MIN, Fold.MAX):
-            bests.append(_without(_one_zero(rows.column(f"arg{number}")), taken))
+            bests.append(panel.best(_kept(one, rows), least=one.fold is Fold.MIN))
         elif one.fold is not Fold.DISTINCT and counted(number, one) != ROWS:
-            sums[counted(number, one)] = taken.astype(np.int64)
+            taken = rows.taken(one.argument, one.filter)
+            sums[counted(number, one)] = sums[ROWS] if taken.all() else panel.total(taken.astype(np.int64))
             if one.fold in (Fold.SUM, Fold.AVG):
-                sums |= _limbs(number, one, rows.column(f"arg{number}"), taken)
-    groups, checks = number_groups(keys, count), number_groups(keys, count, again=True)
-    return Panes(groups, checks, since_us, from_us, keys, sums, tuple(bests), least_first(folding)).reduced()
+                assert one.argument is not None
+                limbs = rows.limbs(one.argument, one.filter)
+                sums |= {f"{summed(number)}{limb}": panel.total(column) for limb, column in limbs.items()}
+    return _numbered(_keys(folding, rows, panel.firsts), stays, panel.firsts, sums, tuple(bests), least_first(folding))
 
 
-def _keys(folding: Folding, rows: pa.RecordBatch) -> tuple[pa.Array, ...]:
-    """The groups' keys, with one zero."""
-    return tuple(_one_zero(rows.column(f"key{number}")) for number in range(len(folding.keys)))
+def _numbered(
+    keys: tuple[pa.Array, ...],
+    stays: Stays,
+    firsts: Int64s,
+    sums: Sums,
+    bests: tuple[pa.Array, ...] = (),
+    is_least: tuple[bool, ...] = (),
+    told_apart: tuple[pa.Array, ...] = (),
+) -> Panes:
+    """Panes with the numbers of their groups, which have these keys and what else tells them apart."""
+    numbered = (*keys, *told_apart)
+    groups, checks = (number_groups(numbered, len(firsts), again=again) for again in (False, True))
+    return Panes(groups, checks, stays.since_us[firsts], stays.from_us[firsts], keys, sums, bests, is_least).reduced()
 
 
-def _one_zero(values: pa.Array) -> pa.Array:
-    return pc.add(values, pa.scalar(0.0)) if pa.types.is_floating(values.type) else values
+def _keys(folding: Folding, rows: FoldedRows, firsts: Int64s) -> tuple[pa.Array, ...]:
+    return tuple(rows.values(key).take(pa.array(firsts)) for key in folding.keys)
 
 
-def _taken(number: int, aggregate: Aggregate, rows: pa.RecordBatch) -> np.ndarray:
-    """Which results an aggregate takes: those it has a value for, and that pass its filter."""
-    taken = np.ones(rows.num_rows, dtype=bool)
-    if aggregate.argument is not None:
-        taken &= rows.column(f"arg{number}").is_valid().to_numpy(zero_copy_only=False)
-    if aggregate.filter is not None:
-        kept = rows.column(f"keep{number}").cast(pa.bool_()).fill_null(False)
-        taken &= kept.to_numpy(zero_copy_only=False)
-    return taken
-
-
-def _without(values: pa.Array, taken: np.ndarray) -> pa.Array:
-    return pc.if_else(pa.array(taken), values, pa.scalar(None, values.type))
-
-
-def _limbs(number: int, aggregate: Aggregate, values: pa.Array, taken: np.ndarray) -> dict[str, Int64s]:
+def _kept(aggregate: Aggregate, rows: FoldedRows) -> pa.Array:
+    """The values that an extreme is of; null where it does not take them."""
     assert aggregate.argument is not None
-    rows = np.flatnonzero(taken)
-    made = {}
-    for limb, column in limbs_of(values.take(pa.array(rows)), aggregate.argument.type.kind).items():
-        whole = np.zeros(len(values), dtype=np.int64)
-        whole[rows] = column
-        made[f"{summed(number)}{limb}"] = whole
-    return made
+    values = rows.values(aggregate.argument)
+    if aggregate.filter is None:
+        return values
+    taken = rows.taken(aggregate.argument, aggregate.filter)
+    return pc.if_else(pa.array(taken), values, pa.scalar(None, values.type))
 
 
 # --- distinct values
 
 
-def pairs_of(folding: Folding, rows: pa.RecordBatch, since_us: Int64s, from_us: Int64s) -> Iterator[tuple[int, Panes]]:
+def pairs_of(folding: Folding, rows: FoldedRows, stays: Stays) -> Iterator[tuple[int, Panes]]:
     """For each COUNT DISTINCT, its number and its pairs: as panes whose groups are the pairs, and whose keys are those
     of the group that each belongs to."""
     for number, one in enumerate(folding.aggregates):
         if one.fold is not Fold.DISTINCT:
             continue
-        mine = np.flatnonzero(_taken(number, one, rows))
-        places = pa.array(mine)
-        keys = tuple(key.take(places) for key in _keys(folding, rows))
-        paired = [*keys, rows.column(f"arg{number}").take(places)]
-        numbers, checks = (number_groups(paired, len(mine), again=again) for again in (False, True))
-        yield number, Panes(numbers, checks, since_us[mine], from_us[mine], keys, {}).reduced()
+        assert one.argument is not None
+        panel = rows.panel((*folding.keys, one.argument), stays, rows.taken(one.argument, one.filter))
+        value = rows.values(one.argument).take(pa.array(panel.firsts))
+        yield number, _numbered(_keys(folding, rows, panel.firsts), stays, panel.firsts, {}, told_apart=(value,))
 
 
 def raises(number: int, folding: Folding, pairs: Panes, known: Sequence[PaneRun]) -> list[Panes]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.events import Effect
+from headrace.engine.folded_rows import FoldedRows
 from headrace.engine.histories import NEVER, Points
 from headrace.engine.keys import Int64s
 from headrace.engine.output import GroupOutputs
@@ -23,9 +25,9 @@ from headrace.plan.sharing import Group, Sizes
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedRows:
-    """Results that a class folds: what is read of them, their timestamps and sinces, and until when all are known
-    once these are."""
+class FoundRows:
+    """Results that a class folds: the columns that are read of them, their timestamps and sinces, and until when all
+    are known once these are."""
 
     number: int
     rows: pa.RecordBatch
@@ -39,8 +41,8 @@ class GroupFolds:
     """A group's aggregates in one shard, by class."""
 
     def __init__(self, group: Group, points: Points, serial: Serial, *, forwards: bool) -> None:
-        self._waits = {number for number, cls in enumerate(group.classes) if cls.deferred is not None}
-        self.found: list[FoldedRows] = []
+        self._raw = {number: cls.outputs for number, cls in enumerate(group.classes) if cls.deferred is not None}
+        self.found: list[FoundRows] = []
         """What other operators have to go on with before it is folded."""
         self.operators = {
             number: FoldOperator(group.signature, cls.folding, points, serial, forwards=forwards)
@@ -55,17 +57,28 @@ class GroupFolds:
         if not self.operators or not len(matches):
             return
         times = [space.times(addresses) for space, addresses in zip(spaces, matches.sides, strict=True)]
-        newest_us = np.maximum.reduce(times)
+        arrived = int(arrived_us.max())
         for number, positions, rows in outputs.folded(matches, spaces):
             fold = self.operators[number]
-            shifted = [some[positions] + more for some, more in zip(times, fold.folding.offsets, strict=True)]
-            told = (rows, newest_us[positions], np.minimum.reduce(shifted), complete_us, int(arrived_us.max()))
-            if number in self._waits:
-                self.found.append(FoldedRows(number, *told))
-            else:
-                fold.add(*told)
+            if number in self._raw:
+                self.found.append(
+                    self._waiting(number, rows, [some[positions] for some in times], complete_us, arrived)
+                )
+                continue
+            stays = rows.once(fold.staying, partial(fold.stays, times, positions, complete_us))
+            fold.add(rows, stays, arrived)
 
-    def take_found(self) -> list[FoldedRows]:
+    def _waiting(
+        self, number: int, rows: FoldedRows, times: Sequence[Int64s], complete_us: int, arrived_us: int
+    ) -> FoundRows:
+        """Results of a class that other operators have to go on with, as columns."""
+        outputs, offsets = self._raw[number], self.operators[number].folding.offsets
+        columns = {output.name: rows.values(output.expression) for output in outputs}
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        since_us = np.minimum.reduce([some + more for some, more in zip(times, offsets, strict=True)])
+        return FoundRows(number, batch, np.maximum.reduce(times), since_us, complete_us, arrived_us)
+
+    def take_found(self) -> list[FoundRows]:
         """What was found since it was last asked for."""
         found, self.found = self.found, []
         return found

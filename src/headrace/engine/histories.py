@@ -23,6 +23,8 @@ from headrace.errors import InvariantError
 
 LOWEST = -(2**63)
 NEVER = 2**63 - 1
+FEW = 8
+"""Evaluation times that are gone through one by one (``stepping``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,25 @@ class Points:
             return -(-times_us // self.every_us) * self.every_us
         return times_us if self.is_eager else np.full(len(times_us), now_us, dtype=np.int64)
 
+    def between(self, before_us: int, now_us: int) -> list[int] | None:
+        """The evaluation times after one and up to another, where they are few; None where they are not."""
+        if self.is_eager and not self.every_us:
+            return None
+        if not self.every_us:
+            return [now_us]
+        if before_us == LOWEST or now_us - before_us > FEW * self.every_us:
+            return None
+        return list(range(now_us, before_us, -self.every_us))[::-1]
+
+    def grain_us(self, windows_us: Sequence[int]) -> int:
+        """How exactly evaluation times can tell apart when results leave windows."""
+        return self.every_us if self.every_us and all(one % self.every_us == 0 for one in windows_us) else 1
+
     def shared_since(self, since_us: Int64s, windows_us: Sequence[int]) -> Int64s:
-        """A since as exact as evaluation times need it, so that few panes are told apart: the last of those that leave
-        every window at the same time."""
-        if self.every_us and all(window_us % self.every_us == 0 for window_us in windows_us):
-            return -(-(since_us + 1) // self.every_us) * self.every_us - 1
-        return since_us
+        """A since as exact as that, so that few panes are told apart: the last of those that leave every window at the
+        same time."""
+        grain_us = self.grain_us(windows_us)
+        return since_us if grain_us == 1 else -(-(since_us + 1) // grain_us) * grain_us - 1
 
     def marked(self, newest_us: Int64s, complete_us: int) -> Int64s:
         """From when on results count: as exact as evaluation times need it, so that few are told apart. All that is at
@@ -60,14 +75,16 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Values of groups, slot after slot: each group's slots are neighbours, the first is its value before. ``keys`` are
-    by group, all else by slot."""
+    """Values of groups, slot after slot, window after window: each group's slots are neighbours, the first is its value
+    before. ``keys`` are by group, ``ends`` by window: where its slots end; all else is by slot."""
 
     keys: tuple[pa.Array, ...]
     owners: Int64s
     at_us: Int64s
     sums: Sums
     bests: tuple[pa.Array, ...]
+    windows_us: tuple[int, ...]
+    ends: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.owners)
@@ -171,7 +188,8 @@ class _Slots:
         names = dict.fromkeys([*before, *self._panes.sums])
         sums = {name: self._running(name, before.get(name)) for name in names}
         bests = tuple(self._best(number) for number in range(len(self._panes.bests)))
-        return History(keys, self.owners, self.at_us, sums, bests)
+        ends = (len(self.owners),)
+        return History(keys, self.owners, self.at_us, sums, bests, (self._span.window_us,), ends)
 
     def _before(self) -> Sums:
         """What the groups added up to."""

@@ -25,6 +25,7 @@ from headrace.engine.blocks import HeldResults, marked_results, with_arrivals
 from headrace.engine.checking import Checks, Combination
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import EmitCount, EmitRows
+from headrace.engine.folded_rows import FoldedRows
 from headrace.engine.keys import Int64s
 from headrace.engine.slices import Check, Slice
 from headrace.engine.spaces import Matches, Space, place_ranks, tie_order
@@ -114,9 +115,7 @@ class GroupOutputs:
         self._checks = Checks(classes, current)
         found: dict[tuple[Delivery, tuple[Output, ...], bool], list[int]] = {}
         self._folded = tuple(
-            (_Class.of(number, cls), _Family(cls.delivery, cls.outputs, arrow_schema(cls.schema), ()))
-            for number, cls in enumerate(classes)
-            if cls.delivery is Delivery.FOLDED
+            _Class.of(number, cls) for number, cls in enumerate(classes) if cls.delivery is Delivery.FOLDED
         )
         for number, cls in enumerate(classes):
             if cls.delivery is Delivery.FOLDED:
@@ -154,13 +153,18 @@ class GroupOutputs:
                         together, rows = [], 0
             yield from _made(family, together, parts.whole, arrived)
 
-    def folded(self, matches: Matches, spaces: Sequence[Space]) -> Iterator[tuple[int, Int64s, pa.RecordBatch]]:
-        """For each class that is folded: its number, the matches that it gets, and what it reads of them."""
+    def folded(self, matches: Matches, spaces: Sequence[Space]) -> Iterator[tuple[int, Int64s, FoldedRows]]:
+        """For each class that is folded: its number, the matches that it gets, and what it reads of them, in one with
+        the classes that get the same."""
         parts = _Parts(matches, spaces, self._checks)
-        for cls, family in self._folded:
+        shared: dict[int, tuple[Int64s, FoldedRows]] = {}
+        for cls in self._folded:
             positions = parts.passing(cls.number, cls.reach)
             if len(positions):
-                yield cls.number, positions, family.rows(parts.whole.reader(positions), len(positions))
+                found = shared.setdefault(
+                    id(positions), (positions, FoldedRows(parts.whole.reader(positions), len(positions)))
+                )
+                yield cls.number, *found
 
     def hold(
         self,

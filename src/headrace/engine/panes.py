@@ -13,7 +13,7 @@ mixed. Cost: making panes sorts their rows; a run is made in a sort and a pass f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ Rows: TypeAlias = np.ndarray | slice
 _GROUP, _CHECK, _SINCE, _FROM = "group", "check", "since", "from"
 _KEY, _SUM, _BEST, _AT = "key:", "sum:", "best:", "at:"
 _ORDER, _TIMES = "order", "times"
+_LEAST = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,9 @@ class Panes:
 
     def reduced(self) -> Panes:
         """One row for each group, since and from, in that order."""
-        order = np.lexsort((self.from_us, self.since_us, self.groups))
+        if _is_rising((self.groups, self.since_us, self.from_us)):
+            return self
+        order = sorting_order(self.groups, self.since_us, self.from_us)
         told = [column[order] for column in (self.groups, self.since_us, self.from_us)]
         starts = _starts(told)
         checks = self.checks[order]
@@ -86,13 +89,22 @@ class Panes:
         if len(starts) == len(self):
             return self.take(order)
         firsts = order[starts]
-        segments = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
         sums = {name: np.add.reduceat(column[order], starts) for name, column in self.sums.items()}
-        bests = tuple(
-            best.take(pa.array(order[_best_in(best, least, order, segments, starts)]))
+        return replace(self.take(firsts), sums=sums, bests=self._best_of(order, starts))
+
+    def _best_of(self, order: Int64s, starts: Int64s) -> tuple[pa.Array, ...]:
+        """Of each stretch of the rows, as ordered, the extremes."""
+        if not self.bests:
+            return ()
+        owners = np.empty(len(order), dtype=np.int64)
+        owners[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
+        found = (
+            best_places(best, owners, len(starts), least=least)
             for best, least in zip(self.bests, self.is_least, strict=True)
         )
-        return replace(self.take(firsts), sums=sums, bests=bests)
+        return tuple(
+            best.take(pa.array(places, mask=places < 0)) for best, places in zip(self.bests, found, strict=True)
+        )
 
     def to_batch(self) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {
@@ -140,6 +152,12 @@ def together(several: Sequence[Panes]) -> Panes:
     )
 
 
+def concatenated_keys(several: Sequence[Panes], rows: Sequence[Int64s]) -> Iterator[pa.Array]:
+    """The keys of these rows of each, one after the other."""
+    for number in range(len(several[0].keys)):
+        yield pa.concat_arrays([one.keys[number].take(pa.array(mine)) for one, mine in zip(several, rows, strict=True)])
+
+
 def _sum(panes: Panes, name: str) -> Int64s:
     return panes.sums.get(name, np.zeros(len(panes), dtype=np.int64))
 
@@ -152,6 +170,15 @@ def _starts(columns: Sequence[np.ndarray]) -> Int64s:
     for column in columns:
         differs[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(differs)
+
+
+def _is_rising(columns: Sequence[np.ndarray]) -> bool:
+    """Whether each row is above the one before."""
+    *_, last = columns
+    is_above = last[1:] > last[:-1]
+    for column in columns[-2::-1]:
+        is_above = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & is_above)
+    return bool(is_above.all())
 
 
 # --- extremes
@@ -169,19 +196,63 @@ def goodness(values: pa.Array, *, least: bool) -> Int64s:
 
 def best_order(values: pa.Array, *, least: bool) -> Int64s:
     """The rows from the worst to the best, nulls before all."""
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    order: Int64s = np.lexsort((goodness(values, least=least), valid))
+    numbers = goodness(values, least=least)
+    if not values.null_count:
+        return np.argsort(numbers)
+    order: Int64s = np.lexsort((numbers, values.is_valid().to_numpy(zero_copy_only=False)))
     return order
 
 
-def _best_in(values: pa.Array, least: bool, order: Int64s, segments: Int64s, starts: Int64s) -> Int64s:
-    """Of each segment of the rows, as ordered, the place of the best."""
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[best_order(values, least=least)] = np.arange(len(order))
-    by_rank = np.lexsort((ranks[order], segments))
-    ends = np.append(starts[1:], len(order)) - 1
-    best: Int64s = by_rank[ends]
-    return best
+def best_places(values: pa.Array, owners: Int64s, count: int, *, least: bool) -> Int64s:
+    """For each of so many owners, where the best of its values is; -1 where it has none but nulls.
+
+    >>> best_places(pa.array([3, 9, None, 7]), np.array([0, 0, 2, 1]), 3, least=False).tolist()
+    [1, 3, -1]
+    """
+    numbers = goodness(values, least=least)
+    valid: Rows = slice(None)
+    rows = np.arange(len(owners))
+    if values.null_count:
+        valid = rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    mine, numbers = owners[valid], numbers[valid]
+    best = np.full(count, _LEAST, dtype=np.int64)
+    np.maximum.at(best, mine, numbers)
+    is_best = numbers == best[mine]
+    places = np.full(count, -1, dtype=np.int64)
+    places[mine[is_best]] = rows[is_best]
+    return places
+
+
+def sorting_order(groups: Int64s, since_us: Int64s, from_us: Int64s) -> Int64s:
+    """The rows by group, since and from: sorted as one number each, where that fits, in a fraction of the time."""
+    numbers, room = np.zeros(len(groups), dtype=np.int64), 1
+    for column in (groups, since_us, from_us) if len(groups) else ():
+        codes, count = dense_codes(column)
+        room *= count
+        if room > _ROOM:
+            return np.lexsort((from_us, since_us, groups))
+        numbers = numbers * count + codes if count > 1 else numbers
+    # Sixteen bits are sorted in two passes.
+    return np.argsort(numbers.astype(np.uint16), kind="stable") if room <= 1 << 16 else np.argsort(numbers)
+
+
+def dense_codes(numbers: Int64s) -> tuple[Int64s, int]:
+    """Codes from 0 on that compare as the numbers do, and how many there may be: ranks where numbers recur, else the
+    distances from the least."""
+    least, most = int(numbers.min()), int(numbers.max())
+    if least == most:
+        return np.zeros(len(numbers), dtype=np.int64), 1
+    if most - least < _NEAR or (most - least < _FAR and len(np.unique(numbers[:_LOOK])) > _LOOK // 4):
+        return numbers - least, most - least + 1
+    found = pa.array(numbers).dictionary_encode()
+    values = found.dictionary.to_numpy()
+    ranks = np.empty(len(values), dtype=np.int64)
+    ranks[np.argsort(values)] = np.arange(len(values))
+    return ranks[found.indices.to_numpy()], len(values)
+
+
+_ROOM, _NEAR, _FAR = 1 << 62, 1 << 12, 1 << 42
+_LOOK = 1 << 10
 
 
 # --- runs
@@ -205,7 +276,7 @@ class PaneRun:
         places = tuple(
             _suffix_best(rows.groups, best, least) for best, least in zip(rows.bests, rows.is_least, strict=True)
         )
-        order = np.argsort(rows.since_us, kind="stable").astype(np.int32)
+        order = np.argsort(rows.since_us).astype(np.int32)
         return PaneRun(replace(rows, sums=running), places, order, rows.since_us[order])
 
     def __len__(self) -> int:
@@ -220,6 +291,10 @@ class PaneRun:
         running = self.panes.sums.get(name)
         places = np.arange(len(self))[rows]
         return np.zeros(len(places), dtype=np.int64) if running is None else _between(running, places, places + 1)
+
+    def group_starts(self) -> Int64s:
+        """Where each group's rows begin."""
+        return _starts([self.panes.groups])
 
     def leaving(self, begin_us: int, end_us: int) -> Int64s:
         """The rows with a since in [begin, end)."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.engine.events import DropSegment, Effect, KeepSegment
-from headrace.engine.histories import LOWEST
-from headrace.engine.panes import PaneRun, Panes, together
+from headrace.engine.panes import PaneRun, together
 from headrace.engine.segments import content_name, pack_batch, unpack_batch
 from headrace.engine.window import SegmentSource, Serial
 
@@ -49,10 +48,11 @@ class PaneStore:
     def size_bytes(self) -> int:
         return sum(one.size_bytes for one in self.kept)
 
-    def insert(self, panes: Panes, cutoff_us: int) -> None:
-        """Adds panes, and merges the newest runs once they weigh as much as the one before them; ``cutoff_us``: what
+    def insert(self, run: PaneRun, cutoff_us: int) -> None:
+        """Adds a run, and merges the newest runs once they weigh as much as the one before them; ``cutoff_us``: what
         is before it, nothing can reach."""
-        self._add(panes, cutoff_us)
+        if run.times[-1] >= cutoff_us:
+            self._add(run)
         start, newer = len(self.kept), 0
         for index in range(len(self.kept) - 1, -1, -1):
             if newer >= len(self.kept[index].run):
@@ -61,13 +61,12 @@ class PaneStore:
         if len(self.kept) - start >= FANOUT:
             merging, self.kept = self.kept[start:], self.kept[:start]
             self._effects += [DropSegment(one.name) for one in merging]
-            self._add(together([one.run.rows() for one in merging]), cutoff_us)
+            merged = together([one.run.rows() for one in merging])
+            kept = merged.take(merged.since_us >= cutoff_us)
+            if len(kept):
+                self._add(PaneRun.of(kept))
 
-    def _add(self, panes: Panes, cutoff_us: int) -> None:
-        kept = panes.take(panes.since_us >= cutoff_us)
-        if not len(kept):
-            return
-        run = PaneRun.of(kept.from_time(LOWEST))
+    def _add(self, run: PaneRun) -> None:
         blob = pack_batch(run.to_batch())
         name = f"{content_name(blob)}-{self.serial.take()}"
         self._effects.append(KeepSegment(name, blob))

@@ -294,9 +294,19 @@ class Shard:
         return [fold for operator in self._operators.values() for fold in operator.folds.operators.values()]
 
     @property
+    def memory(self) -> StrategyMemory:
+        """What the strategy that chooses turns remembers."""
+        return self._memory
+
+    @property
+    def queued_items(self) -> int:
+        """What waits between operators, in items."""
+        return sum(sum(one.downstream.size_items()) for one in self._operators.values())
+
+    @property
     def is_behind(self) -> bool:
         """Whether work waits for another step."""
-        return any(one.pending or any(one.downstream.size_items()) for one in self._operators.values())
+        return self.queued_items > 0 or any(one.pending for one in self._operators.values())
 
     def backlog(self) -> dict[str, list[int]]:
         """By group, the tuples here that wait to scan each window next."""

@@ -7,11 +7,15 @@ from itertools import pairwise
 
 from headrace.config import Settings
 from headrace.model import QueryId, format_duration
+from headrace.plan.capacities import OperatorFacts
 from headrace.plan.explain_folds import fold_lines
+from headrace.plan.explain_graph import graph_lines
 from headrace.plan.explain_joins import heavy_lines, join_lines, side_names
 from headrace.plan.hypercube import Grid
 from headrace.plan.joinplans import JoinPlan, plan_joins
+from headrace.plan.opgraph import OperatorName
 from headrace.plan.queries import Measure
+from headrace.plan.shard_graph import running_graph
 from headrace.plan.sharing import (
     Delivery,
     Group,
@@ -30,9 +34,11 @@ def explain(
     queries: Sequence[QueryId] | None = None,
     joins: Mapping[str, JoinPlan] | None = None,
     grids: Mapping[str, Grid] | None = None,
+    facts: Mapping[OperatorName, OperatorFacts] | None = None,
 ) -> str:
-    """The groups that hold these queries (all by default), one block of lines each. ``joins``: how multi-way joins are
-    carried out; by default as planned before the first tuple. ``grids``: the cells of joins, with their heavy keys."""
+    """The groups that hold these queries (all by default), one block of lines each, and their operators. ``joins``: how
+    multi-way joins are carried out; by default as planned before the first tuple. ``grids``: the cells of joins, with
+    their heavy keys. ``facts``: what was measured of the operators."""
     wanted = set(plan.queries if queries is None else queries)
     groups = [group for group in plan.groups if wanted & set(_queries(group))]
     planned = plan_joins(plan, settings) | dict(joins or {})
@@ -40,7 +46,10 @@ def explain(
         "\n".join(_group_lines(plan, number, group, settings, planned.get(group.signature), grids or {}))
         for number, group in enumerate(groups, 1)
     ]
-    return "\n\n".join([_head(groups, settings.shards), *blocks]) + "\n"
+    graph = "\n".join(
+        [_turns_text(settings), *graph_lines(running_graph(SharedPlan(plan.catalog, tuple(groups), ())), facts)]
+    )
+    return "\n\n".join([_head(groups, settings.shards), *blocks, graph]) + "\n"
 
 
 def _queries(group: Group) -> list[QueryId]:
@@ -88,6 +97,23 @@ def _group_lines(
     for cls in group.classes:
         yield from _class_lines(group, cls, names, settings)
 
+
+def _turns_text(settings: Settings) -> str:
+    """How operators take turns."""
+    if settings.budget is None:
+        return "operator graph: no budget, so nothing waits between operators"
+    return f"operator graph: {settings.strategy}, {FAIRNESS_TEXTS[settings.fairness]}, {_memory_text(settings)}"
+
+
+def _memory_text(settings: Settings) -> str:
+    return f"queues of up to {settings.queue_memory_bytes / 2**20:g} MiB"
+
+
+FAIRNESS_TEXTS = {
+    "static": "without a promise to anyone who waits",
+    "oldest": "the oldest tuple first in each micro-batch",
+    "aging": "priorities grow with the wait",
+}
 
 POLICY_NAMES = {
     "lwo": "largest window only (LWO)",

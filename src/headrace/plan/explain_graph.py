@@ -1,7 +1,8 @@
-"""EXPLAIN of the operator graph: operators with their uses, paths and segments, with capacities where facts are known.
+"""EXPLAIN of the operator graph: operators with their uses, paths and segments with their capacities.
 
-Owns ``graph_lines``. Stable: the same graph and facts always print the same. Cost: the graph's size; of many paths only
-the first are shown.
+Owns ``graph_lines``. Where an operator was not measured, capacities follow from a guess, and it is said so. Stable: the
+same graph and facts always print the same. Cost: the graph's size; of many operators, paths or segments only the first
+are shown, of many operators the shared ones.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from headrace.plan.capacities import (
     segment_capacity,
     segment_release,
 )
-from headrace.plan.opgraph import OperatorGraph, OperatorName, OperatorNode
-from headrace.plan.path_segments import PathCut, full_segments, segments_of, simplified_segments
+from headrace.plan.opgraph import OperatorGraph, OperatorName, OperatorNode, OperatorPath
+from headrace.plan.path_segments import full_segments, segments_of, simplified_segments
 from headrace.plan.switching import number
 
-MOST_SHOWN = 20
-"""Paths or segments that are listed; of more, it is said how many there are."""
+MOST_SHOWN = 12
+"""Operators, paths or segments that are listed; of more, it is said how many there are."""
 _SHOWN_TEXT = 100
 
 Facts = Mapping[OperatorName, OperatorFacts]
@@ -31,30 +32,48 @@ Facts = Mapping[OperatorName, OperatorFacts]
 
 def graph_lines(graph: OperatorGraph, facts: Facts | None = None) -> Iterator[str]:
     """The operators, the paths, and the segments of both kinds. ``facts``: what was measured so far."""
-    known = dict(facts or {})
-    shared = sum(graph.uses(name) > 1 for name in graph.names)
-    yield f"operators: {len(graph.names)} over {_counted(len(graph.sources), 'stream')}, {shared} shared"
+    measured = {name: one for name, one in (facts or {}).items() if name in graph.by_name}
+    known = assumed_facts(graph, measured)
     places = {name: place for place, name in enumerate(graph.names, 1)}
-    for one in graph.operators:
-        yield from _operator_lines(graph, one, places, known)
+    shared = [one for one in graph.operators if graph.uses(one.name) > 1]
+    yield f"operators: {len(graph.names)} over {_counted(len(graph.sources), 'stream')}, {len(shared)} shared"
+    yield from _operators_shown(graph, shared, places, measured)
+    if not measured:
+        yield "  capacities are guessed until operators have run"
+    elif guessed := len(graph.names) - len(measured):
+        yield f"  capacities of {_counted(guessed, 'operator')} are guessed: not measured"
     yield f"paths: {len(graph.paths)}"
-    yield from _listed([_path_text(path, places, known) for path in graph.paths])
-    for title, cut in _CUTS.items():
-        yield from _segment_lines(graph, title, cut, places, known)
+    yield from _listed([_path_text(path, places, known) for path in graph.paths[:MOST_SHOWN]], len(graph.paths))
+    releases = release_capacities(graph, known)
+    whole, simple = (segments_of(graph, releases, cut) for cut in (full_segments, simplified_segments))
+    yield f"segments: {len(whole)}"
+    yield from _segment_lines(graph, whole, places, known)
+    yield f"simplified segments: {'the same' if simple == whole else len(simple)}"
+    if simple != whole:
+        yield from _segment_lines(graph, simple, places, known)
 
 
-_CUTS: Mapping[str, PathCut] = {"segments": full_segments, "simplified segments": simplified_segments}
+def _operators_shown(
+    graph: OperatorGraph, shared: Sequence[OperatorNode], places: Mapping[OperatorName, int], measured: Facts
+) -> Iterator[str]:
+    """All of a few; of many, the shared ones."""
+    is_short = len(graph.names) <= MOST_SHOWN
+    shown = graph.operators if is_short else (shared or graph.operators)[:MOST_SHOWN]
+    for one in shown:
+        yield from _operator_lines(graph, one, places, measured)
+    if len(shown) < len(graph.names):
+        yield f"  and {len(graph.names) - len(shown)} more"
 
 
 def _operator_lines(
-    graph: OperatorGraph, one: OperatorNode, places: Mapping[OperatorName, int], known: Facts
+    graph: OperatorGraph, one: OperatorNode, places: Mapping[OperatorName, int], measured: Facts
 ) -> Iterator[str]:
     reads = ", ".join(f"{places[OperatorName(given)]}" if given in places else given for given in one.inputs)
     used = f"for {_counted(graph.uses(one.name), 'query', 'queries')}"
     yield f"  {places[one.name]:<3} {one.name}, of {reads}, {used}"
     yield f"        {shortened(one.text)}"
-    if one.name in known:
-        yield f"        {facts_text(known[one.name])}"
+    if one.name in measured:
+        yield f"        {facts_text(measured[one.name])}"
 
 
 def facts_text(facts: OperatorFacts) -> str:
@@ -68,40 +87,34 @@ def facts_text(facts: OperatorFacts) -> str:
 
 
 def _path_text(path: Sequence[OperatorName], places: Mapping[OperatorName, int], known: Facts) -> str:
-    text = _way(path, places)
-    if all(name in known for name in path):
-        text += f"  {number(path_capacity(facts_of(known, path)))} tuples/s"
-    return text
+    return f"{_way(path, places)}  {number(path_capacity(facts_of(known, path)))} tuples/s"
 
 
 def _segment_lines(
-    graph: OperatorGraph, title: str, cut: PathCut, places: Mapping[OperatorName, int], known: Facts
+    graph: OperatorGraph, segments: Sequence[OperatorPath], places: Mapping[OperatorName, int], known: Facts
 ) -> Iterator[str]:
-    """Segments as they follow from what was measured, or from guesses where nothing was."""
-    facts = assumed_facts(graph, known)
-    segments = segments_of(graph, release_capacities(graph, facts), cut)
-    guessed = "" if len(known) >= len(graph.names) else " (guessed until every operator has run)"
-    yield f"{title}: {len(segments)}{guessed}"
-    lines = []
-    for one in segments:
-        mine = facts_of(facts, one)
-        told = ""
-        if all(name in known for name in one):
-            freed = segment_release(mine, is_last=graph.is_last[one[-1]])
-            verb = "takes" if freed < 0 else "frees"
-            told = f"  {number(segment_capacity(mine))} tuples/s, {verb} {number(abs(freed))} bytes/s"
-        lines.append(_way(one, places) + told)
-    yield from _listed(lines)
+    yield from _listed([_segment_text(graph, one, places, known) for one in segments[:MOST_SHOWN]], len(segments))
+
+
+def _segment_text(
+    graph: OperatorGraph, segment: Sequence[OperatorName], places: Mapping[OperatorName, int], known: Facts
+) -> str:
+    mine = facts_of(known, segment)
+    freed = segment_release(mine, is_last=graph.is_last[segment[-1]])
+    verb = "takes" if freed < 0 else "frees"
+    rate = f"{number(segment_capacity(mine))} tuples/s"
+    return f"{_way(segment, places)}  {rate}, {verb} {number(abs(freed))} bytes/s"
 
 
 def _way(names: Sequence[OperatorName], places: Mapping[OperatorName, int]) -> str:
     return " > ".join(str(places[name]) for name in names)
 
 
-def _listed(lines: Sequence[str]) -> Iterator[str]:
-    yield from (f"  {line}" for line in lines[:MOST_SHOWN])
-    if len(lines) > MOST_SHOWN:
-        yield f"  and {len(lines) - MOST_SHOWN} more"
+def _listed(lines: Sequence[str], count: int) -> Iterator[str]:
+    """The first of so many."""
+    yield from (f"  {line}" for line in lines)
+    if count > len(lines):
+        yield f"  and {count - len(lines)} more"
 
 
 def shortened(text: str, most: int = _SHOWN_TEXT) -> str:

@@ -1,17 +1,20 @@
 """The operators that run in a shard, as a graph: what the packing of rows does before is left out.
 
-Owns ``shard_graph`` and ``class_paths``. A group whose classes are not kept apart is one operator: its join. Cost: the
-plan's size; made once for a plan.
+Owns ``shard_graph`` and ``class_paths``, and ``running_graph``, which has the packing too: what EXPLAIN shows. A group
+whose classes are not kept apart is one operator: its join. Cost: the plan's size; made once for a plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from headrace.model import QueryId
 from headrace.plan.aggregates import Grouping
-from headrace.plan.graph_building import class_operators, join_operator
+from headrace.plan.deferring import deferred_group
+from headrace.plan.graph_building import class_operators, join_operator, leaf_operator
 from headrace.plan.opgraph import OperatorGraph, OperatorName, OperatorNode
-from headrace.plan.sharing import Group, OutputClass
+from headrace.plan.sharing import Group, OutputClass, SharedPlan
 
 
 def grouping_of(cls: OutputClass) -> Grouping | None:
@@ -39,15 +42,38 @@ def shard_graph(groups: Mapping[Group, Group]) -> OperatorGraph:
 
 
 def _operators(group: Group, apart: Group) -> list[OperatorNode]:
-    streams = [one.stream for one in group.inputs]
-    made: list[OperatorNode] = []
-    inputs: list[str] = list(dict.fromkeys(streams))
+    return list(_after(group, apart, [one.stream for one in group.inputs]))
+
+
+def _after(group: Group, apart: Group, given: Sequence[str]) -> Iterator[OperatorNode]:
+    """A group's join, if it has one, and the operators after it; ``given``: what its inputs come from."""
+    inputs: list[str] = list(dict.fromkeys(given))
     if group.is_join:
-        join = join_operator(group, streams)
-        together = [member.query for cls in apart.classes if cls.deferred is None for member in cls.members]
-        made.append(OperatorNode(join.name, join.kind, join.text, join.inputs, tuple(together)))
+        join = replace(join_operator(group, given), delivers=_together(apart))
+        yield join
         inputs = [join.name]
     for cls, raw in zip(group.classes, apart.classes, strict=True):
         if raw.deferred is not None:
-            made += class_operators(group, cls, inputs, grouping_of(cls))
-    return made
+            yield from class_operators(group, cls, inputs, grouping_of(cls))
+
+
+def _together(apart: Group) -> tuple[QueryId, ...]:
+    """The queries whose results are finished where they are found."""
+    return tuple(member.query for cls in apart.classes if cls.deferred is None for member in cls.members)
+
+
+def running_graph(plan: SharedPlan) -> OperatorGraph:
+    """All operators of a plan as they run where there is a budget, those before the shards first. A stream's rows that
+    are taken as they are need none."""
+    found: dict[OperatorName, OperatorNode] = {}
+    for group in plan.groups:
+        apart = deferred_group(group)
+        leaves = [leaf_operator(plan.catalog, one) for one in group.inputs]
+        given = [one.stream if leaf is None else leaf.name for one, leaf in zip(group.inputs, leaves, strict=True)]
+        finished = () if group.is_join else _together(apart)
+        below = [replace(leaf, delivers=finished) for leaf in leaves if leaf is not None]
+        for one in (*below, *_after(group, apart, given)):
+            mine = found.get(one.name)
+            delivers = tuple(dict.fromkeys((*(mine.delivers if mine else ()), *one.delivers)))
+            found[one.name] = replace(mine or one, delivers=delivers)
+    return OperatorGraph(tuple(found.values()))

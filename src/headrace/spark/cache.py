@@ -77,12 +77,12 @@ class SegmentCache:
     def trim(self) -> None:
         """Lets the least recently used files go until all of the machine's fit the limit."""
         files = []
-        for entry in self.root.glob("*/*"):
-            if _SEGMENT.fullmatch(entry.name) is None:
-                continue
-            with suppress(FileNotFoundError):  # another worker may have dropped it since
-                stat = entry.stat()
-                files.append((stat.st_mtime, stat.st_size, entry))
+        for directory in self.root.glob("*"):
+            with suppress(OSError):  # another run may have cleared it this moment
+                for entry in [one for one in directory.iterdir() if _SEGMENT.fullmatch(one.name)]:
+                    with suppress(FileNotFoundError):  # another worker may have dropped it since
+                        stat = entry.stat()
+                        files.append((stat.st_mtime, stat.st_size, entry))
         held = sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
             if held <= self.limit_bytes:

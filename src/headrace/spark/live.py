@@ -11,6 +11,7 @@ from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.spark.changes import Change, Changes, added, without
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
+from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.staging import claim
 
@@ -29,8 +30,10 @@ class LiveQueries:
         out: Path,
         changes: Changes,
         joins: JoinKeeper,
+        graph: GraphKeeper,
     ) -> None:
         self._joins = joins
+        self._graph = graph
         self._engine = engine
         self._checkpoint = checkpoint
         self._queries = queries
@@ -58,7 +61,7 @@ class LiveQueries:
 
     def explain(self) -> str:
         plan, joins = self._engine.plan_of(self._queries), self._joins
-        return explain(plan, self._engine.settings, joins=joins.joins, grids=joins.known)
+        return explain(plan, self._engine.settings, joins=joins.joins, grids=joins.known, facts=self._graph.facts())
 
     def _ask(self, wanted: Callable[[], tuple[Query, ...]], record: dict[str, str]) -> None:
         self._changes.ask(

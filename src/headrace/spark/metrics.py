@@ -17,7 +17,8 @@ import numpy as np
 
 from headrace.plan.facts import Measured
 from headrace.plan.skew import SeenKeys, seen_from_json, seen_together
-from headrace.stats import OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.spark.graph_told import GraphTold
+from headrace.stats import GraphStats, OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
 
 RECENT = 20
 """Micro-batches that rates and response times look back on."""
@@ -47,6 +48,15 @@ class BatchFacts:
     @property
     def is_throttled(self) -> bool:
         return any(told["over_limit"] for _, told in self.told)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether blocks or results wait for their turn."""
+        return any(told["behind"] for _, told in self.told)
+
+    def graph(self) -> list[GraphTold]:
+        """What each shard's operators did, where they take turns."""
+        return [GraphTold.from_json(told["graph"]) for _, told in self.told if told["graph"] is not None]
 
     def joined_ms(self, told: dict[str, Any]) -> float:
         """How long a shard took for what the budget is for."""
@@ -154,6 +164,7 @@ class BatchRecord:
     responses: dict[str, tuple[int, float, float]]
     backlog_rows: int
     probes: int
+    queue_bytes: int
 
 
 @dataclass(slots=True)
@@ -177,6 +188,8 @@ class RunMetrics:
     _throttled: int = 0
     _orders: tuple[OrderStats, ...] = ()
     _switches: tuple[str, ...] = ()
+    _graph: GraphStats | None = None
+    _queued: int = 0
 
     def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
         """From now on these queries run; those that are gone are forgotten."""
@@ -190,8 +203,15 @@ class RunMetrics:
         with self._lock:
             self._orders, self._switches = orders, switches
 
+    def tell_graph(self, graph: GraphStats | None) -> None:
+        """How the operators do, where they take turns."""
+        with self._lock:
+            self._graph = graph
+
     def add(self, facts: BatchFacts) -> None:
         with self._lock:
+            queued = facts.graph()
+            self._queued = sum(one.items for one in queued)
             self._recent.append(facts)
             self._batches += 1
             self._throttled += facts.is_throttled
@@ -199,7 +219,12 @@ class RunMetrics:
             self._backlog = facts.backlog()
             backlog_rows = sum(map(sum, self._backlog.values()))
             self._records[facts.batch] = BatchRecord(
-                facts.stage_ms(), facts.shards_ms(), facts.responses(), backlog_rows, facts.probes
+                facts.stage_ms(),
+                facts.shards_ms(),
+                facts.responses(),
+                backlog_rows,
+                facts.probes,
+                sum(one.queue_bytes for one in queued),
             )
             while len(self._records) > max(RECENT, REMEMBERED // max(len(self.queries), 1)):
                 del self._records[next(iter(self._records))]
@@ -217,10 +242,12 @@ class RunMetrics:
             return dict(self._records)
 
     def unfinished_rows(self) -> int | None:
-        """Rows that wait in all shards, for another stream or for their turn; None before every shard was heard."""
+        """Rows that wait in all shards, for another stream or for their turn, and what queues hold; None before every
+        shard was heard."""
         with self._lock:
-            heard = len(self._held) == self.shards
-            return sum(one.waiting_tuples + one.pending_tuples for one in self._held.values()) if heard else None
+            if len(self._held) < self.shards:
+                return None
+            return self._queued + sum(one.waiting_tuples + one.pending_tuples for one in self._held.values())
 
     def snapshot(self, now_s: float, batch_ms: float) -> RunStats:
         with self._lock:
@@ -241,6 +268,7 @@ class RunMetrics:
                 throttled_batches=self._throttled,
                 orders=self._orders,
                 switches=self._switches,
+                graph=self._graph,
             )
 
     def _windows(self) -> tuple[WindowStats, ...]:

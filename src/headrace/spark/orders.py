@@ -1,29 +1,33 @@
-"""What all tasks of a micro-batch must know alike: the plan it runs and the probes it may spend.
+"""What all tasks of a micro-batch must know alike: its plan, the probes it may spend, what its operators are like.
 
-The driver decides both at the end of a micro-batch, for the next one, before the one is committed; tasks look them up
+The driver decides them at the end of a micro-batch, for the next one, before the one is committed; tasks look them up
 by the micro-batch's number. So they agree without talking to each other, and a micro-batch that is run again after a
 crash does the same again.
 
     CHECKPOINT/orders/<batch>.probes     the budget of that micro-batch
     CHECKPOINT/orders/<batch>.work       the plan from that micro-batch on
+    CHECKPOINT/orders/<batch>.facts      what operators are like, as measured before that micro-batch
 
 Cost: a task lists a directory of a few small files; a plan is unpickled once by each Python worker.
 """
 
 from __future__ import annotations
 
+import json
 import pickle
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from pyspark import TaskContext
 
 from headrace.engine.shard import ShardOptions
+from headrace.plan.capacities import OperatorFacts
 from headrace.plan.hypercube import Grid
+from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan
 
 
@@ -56,6 +60,11 @@ class Orders:
         """The plan from this micro-batch on."""
         self._write(f"{batch:012d}.work", pickle.dumps(work))
 
+    def give_facts(self, batch: int, facts: Mapping[OperatorName, OperatorFacts]) -> None:
+        """What operators are taken to be like from this micro-batch on."""
+        told = {name: astuple(one) for name, one in facts.items()}
+        self._write(f"{batch:012d}.facts", json.dumps(told).encode())
+
     def _write(self, name: str, content: bytes) -> None:
         Path(self.directory).mkdir(parents=True, exist_ok=True)
         aside = Path(self.directory) / f".{uuid.uuid4().hex}"
@@ -65,8 +74,10 @@ class Orders:
     def forget_before(self, batch: int) -> None:
         """Removes what no micro-batch from this one on will look up."""
         probes = [path for number, path in self._numbered("probes") if number < batch]
-        work = [path for number, path in self._numbered("work") if number <= batch]
-        for path in [*probes, *sorted(work)[:-1]]:
+        lasting = [
+            sorted(path for number, path in self._numbered(kind) if number <= batch) for kind in ("work", "facts")
+        ]
+        for path in [*probes, *(path for paths in lasting for path in paths[:-1])]:
             path.unlink(missing_ok=True)
 
     def probes(self, batch: int) -> int | None:
@@ -76,8 +87,17 @@ class Orders:
 
     def work(self, batch: int, first: bytes) -> Work:
         """The plan of a micro-batch; ``first``, pickled, where there are no orders."""
-        given = [path for number, path in self._numbered("work") if number <= batch]
-        return _unpickled(max(given).read_bytes() if given else first)
+        given = self._newest("work", batch)
+        return _unpickled(first if given is None else given.read_bytes())
+
+    def facts(self, batch: int) -> dict[OperatorName, OperatorFacts]:
+        """What was known of the operators before a micro-batch; of those that had not run, nothing."""
+        given = self._newest("facts", batch)
+        told = {} if given is None else json.loads(given.read_bytes())
+        return {OperatorName(name): OperatorFacts(*numbers) for name, numbers in told.items()}
+
+    def _newest(self, kind: str, batch: int) -> Path | None:
+        return max((path for number, path in self._numbered(kind) if number <= batch), default=None)
 
     def _numbered(self, kind: str) -> Iterator[tuple[int, Path]]:
         for path in Path(self.directory).glob(f"*.{kind}"):

@@ -37,6 +37,7 @@ from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.combine import CombineHost, Sent, from_report
 from headrace.spark.ddl import ddl
 from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, PANES, REACHED, REPORT_DDL, ROWS, STAGED, TOLD, Report
+from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.orders import Work
@@ -94,8 +95,10 @@ class Router:
         changes: Changes,
         work: Work,
         joins: JoinKeeper,
+        graph: GraphKeeper,
         compression: str,
     ) -> None:
+        self._graph = graph
         self._combine = CombineHost(checkpoint.combined)
         self._compression = compression
         self._work = work
@@ -160,11 +163,15 @@ class Router:
         if self._pacer.is_timed:
             slowest_us = max((facts.joined_ms(told) for _, told in facts.told), default=0.0) * 1000
             orders.give_probes(batch + 1, self._pacer.next_probes(facts.probes, facts.probes_allowed or 0, slowest_us))
+        if self._graph.learn(facts.graph(), facts.published_s):
+            orders.give_facts(batch + 1, self._graph.given())
+        self._metrics.tell_graph(self._graph.stats(is_throttled=facts.is_throttled))
         change = self._changes.take()
         is_other = self._joins.learn(facts)
         if change is not None:
             self._work, is_other = change.work, True
             self._joins.adopt(change.work.plan)
+            self._graph.adopt(change.work.plan)
         if is_other:
             orders.give_work(batch + 1, self._joins.applied(self._work))
             self._metrics.tell_orders(self._joins.orders(), tuple(self._joins.switches))
@@ -173,7 +180,7 @@ class Router:
             self._sinks = change.prepared
             self._metrics.change(change.work.plan.queries, windows_of(change.work.plan))
             change.made.set()
-        if any(map(sum, facts.backlog().values())):
+        if facts.is_behind:
             self._checkpoint.say(GO_ON_MESSAGE)
         orders.forget_before(batch)
 

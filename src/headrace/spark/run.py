@@ -142,7 +142,7 @@ class Run:
     def history(self) -> list[dict[str, Any]]:
         """The last micro-batches: number, time in all and by stage (milliseconds; the slowest shard's, and each
         shard's), the responses of each query (how many, their sum and the longest, in milliseconds), the tuples left
-        waiting for their turn."""
+        waiting for their turn, the bytes in operators' queues."""
         records = self._metrics.records()
         done = [one for one in self._query.recentProgress if one["batchId"] in records]
         return [
@@ -156,6 +156,7 @@ class Run:
                 "responses": records[one["batchId"]].responses,
                 "backlog_rows": records[one["batchId"]].backlog_rows,
                 "probes": records[one["batchId"]].probes,
+                "queue_bytes": records[one["batchId"]].queue_bytes,
             }
             for one in done
         ]

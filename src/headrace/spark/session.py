@@ -27,6 +27,7 @@ from rich.console import Console
 from headrace.config import Settings, from_environment, parse_duration
 from headrace.engine.arrow_types import data_type
 from headrace.engine.cutting import BlockCut
+from headrace.engine.dispatching import Scheduling
 from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
 from headrace.errors import PlanError, SettingError, SourceError
@@ -39,6 +40,7 @@ from headrace.plan.sinks import sink_of, with_shared_sink
 from headrace.spark.cache import SegmentCache, cache_root
 from headrace.spark.changes import Changes, replayed
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
+from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.labels import shard_labels
 from headrace.spark.live import LiveQueries
@@ -194,8 +196,10 @@ class Engine:
             joins = JoinKeeper(settings, opened.grids)
             joins.adopt(plan)
             metrics.tell_orders(joins.orders(), ())
-            query = self._start_query(plan, sinks, opened, metrics, console, changes, joins, once=once)
-            live = LiveQueries(self, opened, queries, directory, changes, joins)
+            graph = GraphKeeper(settings, opened.orders.facts(opened.next_batch()))
+            graph.adopt(plan)
+            query = self._start_query(plan, sinks, opened, metrics, console, changes, joins, graph, once=once)
+            live = LiveQueries(self, opened, queries, directory, changes, joins, graph)
             return Run(query, live, metrics, opened, leaving.pop_all().close, once=once)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
@@ -217,6 +221,7 @@ class Engine:
                 settings.join_method,
                 block,
                 settings.reevaluate_us,
+                scheduling=_scheduling(settings),
                 is_eager=settings.evaluate == "eager",
                 forwards=settings.shards > 1,
             ),
@@ -237,6 +242,7 @@ class Engine:
         console: Console,
         changes: Changes,
         joins: JoinKeeper,
+        graph: GraphKeeper,
         *,
         once: bool,
     ) -> StreamingQuery:
@@ -257,9 +263,8 @@ class Engine:
             frames = [self._frame(stream, first_us) for stream in self._catalog.streams]
             control = self.spark.readStream.format("text").option("cleanSource", "delete").load(str(opened.control))
             reports = pipeline(work, frames, control, options)
-            router = Router(
-                sinks, opened, metrics, console, Pacer(settings.budget), changes, work, joins, settings.compression
-            )
+            pacer = Pacer(settings.budget)
+            router = Router(sinks, opened, metrics, console, pacer, changes, work, joins, graph, settings.compression)
             writer = reports.writeStream.foreachBatch(router)
             interval = f"{0 if once else settings.trigger_us} microseconds"
             return (
@@ -288,6 +293,13 @@ def _schema_of(name: str, schema: StructType) -> Schema:
                 f"column {one.name} of stream {name} is {one.type}, which Headrace does not take: cast or drop it"
             ) from None
     return Schema(tuple(columns))
+
+
+def _scheduling(settings: Settings) -> Scheduling | None:
+    """How operators take turns; None: there is no budget, and what comes goes through all of them at once."""
+    if settings.budget is None:
+        return None
+    return Scheduling(settings.strategy, settings.fairness, max(1, settings.queue_memory_bytes // settings.shards))
 
 
 def _clear(directory: Path) -> None:

@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from headrace.engine.budget import ProbeBudget
+from headrace.engine.dispatching import Pace
 from headrace.engine.events import (
     CacheSegment,
     DropSegment,
@@ -34,6 +35,7 @@ from headrace.plan.sinks import shared_sinks
 from headrace.spark.cache import SegmentCache
 from headrace.spark.combine import to_report
 from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, Report, from_pandas
+from headrace.spark.graph_told import graph_told
 from headrace.spark.orders import Orders, Work, batch_number
 from headrace.spark.staging import STAGING, StageWriter, batch_name
 
@@ -76,6 +78,7 @@ class Step:
         self._plan = work.plan
         self._options = options
         self._budget = _budget(work, options.orders)
+        self._pace = _pace(work, options.orders)
         self._number = number
         self._manifest = manifest
         self._segments = segments
@@ -89,7 +92,7 @@ class Step:
         events = [one.event(self._plan) for one in envelopes if one.kind in EVENTS]
         kept: list[Any] = []
         began = time.perf_counter()
-        yield from self._emit(shard.step(events, self._budget), kept)
+        yield from self._emit(shard.step(events, self._budget, self._pace), kept)
         self._stage_ms["join"] = (time.perf_counter() - began) * 1000 - self._stage_ms.get("emit", 0.0)
         self._timed("keep", lambda: self._keep(kept, shard))
         yield from (Report(DEAD, self._number, payload=one.payload) for one in envelopes if one.kind is Kind.DEAD)
@@ -184,6 +187,8 @@ class Step:
             "measured": self._timed("sample", lambda: _measured_to_json(shard)),
             "spent": self._budget.spent,
             "over_limit": self._budget.over_limit,
+            "behind": shard.is_behind,
+            "graph": graph_told(shard),
             "stage_ms": self._stage_ms,
         }
 
@@ -210,3 +215,9 @@ def _budget(work: Work, orders: Orders) -> ProbeBudget:
     if work.probes is None:
         return ProbeBudget()
     return ProbeBudget(orders.probes(batch_number()) or work.probes, work.backlog_limit)
+
+
+def _pace(work: Work, orders: Orders) -> Pace:
+    """What this micro-batch's operators are taken to be like, alike on all shards, and this task's clock."""
+    facts = {} if work.shard.scheduling is None else orders.facts(batch_number())
+    return Pace(facts, time.perf_counter)
