@@ -247,6 +247,15 @@ def test_explain_draws_the_operators(headrace: Command, program: Callable[..., P
     assert (tmp_path / "graph.svg").read_text().startswith("<svg")
 
 
+def test_explain_draws_aggregates_too(headrace: Command, tmp_path: Path) -> None:
+    golden = Path(__file__).parent / "golden" / "explain"
+    file = tmp_path / "aggregates.sql"
+    file.write_text((golden / "streams.sql").read_text() + (golden / "aggregates.sql").read_text())
+    code, _ = headrace("explain", file, "--graph", tmp_path / "graph.svg")
+    assert code == 0
+    assert ">aggregate " in (tmp_path / "graph.svg").read_text()
+
+
 @pytest.mark.parametrize(("name", "told"), [("graph.png", "ends in .svg"), ("no/where.svg", "cannot write")])
 def test_a_drawing_that_cannot_be_made_is_refused(
     headrace: Command, program: Callable[..., Path], tmp_path: Path, name: str, told: str

@@ -9,7 +9,10 @@ import pytest
 
 from headrace.config import Settings
 from headrace.engine.policy import POLICIES
+from headrace.plan.capacities import OperatorFacts
+from headrace.plan.deferring import deferred_group
 from headrace.plan.explain import POLICY_NAMES, explain
+from headrace.plan.shard_graph import running_graph, shard_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import Script, read_script
 
@@ -63,6 +66,38 @@ def test_the_settings_that_decide_how_a_join_runs_are_shown(given: dict[str, str
 def test_every_policy_has_a_name_to_show() -> None:
     for policy in POLICIES:
         assert policy.upper() in POLICY_NAMES[policy]
+
+
+def test_of_many_operators_the_shared_ones_are_shown_and_how_many_there_are() -> None:
+    """Classes of their own are listed to a point, and a thousand of them run in one operator with their join."""
+    for count, operators in ((40, 43), (1000, 3)):
+        queries = "".join(
+            f"CREATE QUERY q{number} AS SELECT a.value FROM temperature a, humidity b "
+            f"WHERE a.location_id = b.location_id AND a.value > b.value + {number} WINDOW 1 MINUTE;"
+            for number in range(count)
+        )
+        plan = share(CATALOG, read_script(queries, CATALOG).queries)
+        _, graph = explain(plan, FOUR_SHARDS).split("operator graph: ")
+        assert f"operators: {operators} over 2 streams, 3 shared" in graph
+        assert len(graph.splitlines()) < 60
+
+
+def test_before_the_first_tuple_capacities_are_guessed_and_later_measured() -> None:
+    plan = plan_of("aggregates")
+    graph = running_graph(plan)
+    assert "guessed until operators have run" in explain(plan, FOUR_SHARDS)
+    facts = {name: OperatorFacts(0.001, 0.5, 64, 32) for name in graph.names if name not in graph.leaves}
+    text = explain(plan, FOUR_SHARDS, facts=facts)
+    assert "selectivity 0.50, 1,000 tuples/s, 64 -> 32 bytes" in text
+    assert "capacities of 3 operators are guessed: not measured" in text
+
+
+def test_what_explain_calls_an_operator_a_shard_does_too() -> None:
+    for name in NAMES:
+        plan = plan_of(name)
+        groups = {group: deferred_group(group) for group in plan.groups}
+        assert set(shard_graph(groups).names) <= set(running_graph(plan).names)
+        assert set(running_graph(plan).queries) <= set(plan.queries)
 
 
 def test_only_the_groups_of_the_named_queries_are_shown() -> None:

@@ -32,10 +32,12 @@ UNKNOWN = OperatorFacts(2e-7, 1.0, 100.0, 100.0)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What all shards know alike of the operators, and a clock of the host's to measure them by."""
+    """What all shards know alike of the operators, a clock of the host's to measure them by, and over how many shards
+    a stream's tuples are dealt out."""
 
     facts: Mapping[OperatorName, OperatorFacts] = field(default_factory=dict)
     clock: Callable[[], float] | None = None
+    shards: int = 1
 
     def now_s(self) -> float:
         return 0.0 if self.clock is None else self.clock()

@@ -84,8 +84,8 @@ class GroupOperator:
         self.downstream = Downstream(classes or (), group.classes if classes else (), names, self.folds.operators)
         self._serial = serial
         self.step_number = 0
-        self.scanned_rows = 0
-        """What a scan's stream brought in this step, as all shards heard."""
+        self.scanned_rows = 0.0
+        """What a scan's stream brought in this step: an even part of what all shards heard."""
         self._complete_us: int | None = None
         """Until when all tuples have been taken in, in this step."""
 
@@ -117,7 +117,7 @@ class GroupOperator:
                 first_us = min(first_us, int(released.ts_us.min(initial=NEVER)))
                 yield from self._sorted_out((_in_part(one, part) for one in self._select(released)), emitted)
             known_us = first_us if first_us == NEVER else first_us - 1
-            self._put(float(self.scanned_rows), self.step_number, known_us, emitted)
+            self._put(self.scanned_rows, self.step_number, known_us, emitted)
             return
         self._prune()
         moved = self.progress is None or progress > self.progress

@@ -166,10 +166,12 @@ class Shard:
         told = list(events)
         self._steps += 1
         for operator in self._operators.values():
-            operator.step_number, operator.scanned_rows = self._steps, 0
+            operator.step_number, operator.scanned_rows = self._steps, 0.0
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
+        for operator in self._operators.values():
+            operator.scanned_rows /= (pace or Pace()).shards
         blocks = sorted(
             (one for one in told if isinstance(one, BlockArrived)), key=lambda one: (one.arrival, one.chunk)
         )

@@ -78,7 +78,7 @@ class Step:
         self._plan = work.plan
         self._options = options
         self._budget = _budget(work, options.orders)
-        self._pace = _pace(work, options.orders)
+        self._pace = _pace(work, options)
         self._number = number
         self._manifest = manifest
         self._segments = segments
@@ -217,7 +217,7 @@ def _budget(work: Work, orders: Orders) -> ProbeBudget:
     return ProbeBudget(orders.probes(batch_number()) or work.probes, work.backlog_limit)
 
 
-def _pace(work: Work, orders: Orders) -> Pace:
+def _pace(work: Work, options: HostOptions) -> Pace:
     """What this micro-batch's operators are taken to be like, alike on all shards, and this task's clock."""
-    facts = {} if work.shard.scheduling is None else orders.facts(batch_number())
-    return Pace(facts, time.perf_counter)
+    facts = {} if work.shard.scheduling is None else options.orders.facts(batch_number())
+    return Pace(facts, time.perf_counter, len(options.labels))
