@@ -70,8 +70,10 @@ class Dispatcher:
         self._joins = {name: one for name, one in groups.items() if one.group.is_join}
         self._stages = {stage: one for one in groups.values() for stage in one.downstream.stages}
         self._groups = tuple(groups.values())
+        self._leaves = frozenset(graph.leaves)
+        """What reads a stream, joins and scans: these are measured by what heartbeats told of it, as they are weighed."""
         self._scheduling = scheduling
-        self.memory = memory
+        self._memory = memory
         self.meters = Meters()
         self.turns: dict[OperatorName, int] = {}
         self._pace = Pace()
@@ -80,7 +82,7 @@ class Dispatcher:
         """Takes turns while the budget allows, or until nothing waits."""
         self._pace = pace
         facts = self._facts()
-        scheduler = _scheduler(self._graph, tuple(facts.items()), self._scheduling, self.memory)
+        scheduler = _scheduler(self._graph, tuple(facts.items()), self._scheduling, self._memory)
         states = {name: state for name in self._graph.names if (state := self._state(name, facts)) is not None}
         while True:
             waiting = Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
@@ -145,7 +147,7 @@ class Dispatcher:
                 yield one
                 continue
             spent_s = self._pace.now_s() - began_s
-            taken = one.weight if name in self._joins else float(one.rows_in)
+            taken = one.weight if name in self._leaves else float(one.rows_in)
             report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
             self.meters.report(name, report, 0.0)
             self.turns[name] = self.turns.get(name, 0) + 1

@@ -84,7 +84,7 @@ class ShardHost:
     def step(self, envelopes: Sequence[Envelope], at_s: float, probes: int | None) -> MicroBatch:
         """A micro-batch, begun at a time of the stream's clock."""
         found = MicroBatch()
-        pace = Pace(self.facts, clock_s)
+        pace = Pace(self.facts, clock_s, len(self._shards))
         for index, shard in enumerate(self._shards):
             events = [one.event(self._plan) for one in envelopes if one.shard == index]
             budget = ProbeBudget(probes)
@@ -114,8 +114,7 @@ class ShardHost:
 
     @property
     def mode_changes(self) -> int:
-        dispatcher = self._shards[0].dispatcher
-        return 0 if dispatcher is None else dispatcher.memory.mode_changes
+        return self._shards[0].memory.mode_changes
 
     @property
     def is_behind(self) -> bool:
