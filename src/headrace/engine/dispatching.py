@@ -12,7 +12,7 @@ for a plan and a set of facts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.engine.budget import ProbeBudget
@@ -71,7 +71,7 @@ class Dispatcher:
         self._stages = {stage: one for one in groups.values() for stage in one.downstream.stages}
         self._groups = tuple(groups.values())
         self._leaves = frozenset(graph.leaves)
-        """What reads a stream, joins and scans: these are measured by what heartbeats told of it, as they are weighed."""
+        """What reads a stream, joins and scans: measured, as they are weighed, by what heartbeats told of it."""
         self._scheduling = scheduling
         self._memory = memory
         self.meters = Meters()
@@ -96,17 +96,18 @@ class Dispatcher:
                 if state is not None:
                     states[name] = state
 
-    def _touched(self, unit: Unit) -> set[OperatorName]:
-        """The operators before which something else waits after a unit's turn."""
-        return {*unit.operators, *(reader for name in unit.operators for reader in self._graph.consumers[name])}
+    def _touched(self, unit: Unit) -> Iterable[OperatorName]:
+        """The operators before which something else waits after a unit's turn, in the same order on all shards."""
+        readers = (reader for name in unit.operators for reader in self._graph.consumers[name])
+        return dict.fromkeys((*unit.operators, *readers))
 
     def _rows(self) -> int:
         return sum(one.backlog_rows for one in self._groups)
 
     def _beyond(self, waiting: Waiting) -> bool:
-        """Whether queues take more memory than they may: then sources have to wait."""
-        limit_bytes = self._scheduling.limit_bytes
-        return limit_bytes is not None and waiting.size_bytes > limit_bytes
+        """Whether queues take more memory than they may, as far as all shards can tell: then sources have to wait."""
+        options = self._scheduling.options
+        return options.limit_bytes is not None and waiting.size_bytes > options.beta * options.limit_bytes
 
     def _facts(self) -> dict[OperatorName, OperatorFacts]:
         known = self._pace.facts
@@ -127,8 +128,8 @@ class Dispatcher:
         return QueueState(tuples, tuples * facts[name].input_bytes, oldest)
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
-        """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it. The budget is in
-        probes that take as long as the mean join's: what an operator's tuples take is charged, not how many they are."""
+        """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it. What their
+        tuples take is charged, not how many they are: a probe of the budget is as long as the mean join's."""
         for name in filter(self._is_busy, unit.operators):
             selectivity = facts[name].selectivity
             if name in self._joins:
@@ -171,6 +172,11 @@ class Dispatcher:
         if name in self._joins:
             return bool(self._joins[name].pending)
         return bool(self._stages[name].downstream.stages[name].items)
+
+    def waiting_tuples(self) -> dict[OperatorName, float]:
+        """What waits before each operator, as all shards weigh it."""
+        states = {name: self._state(name, self._facts()) for name in self._graph.names}
+        return {name: state.tuples for name, state in states.items() if state is not None}
 
     def queues(self) -> dict[OperatorName, int]:
         """Bytes that wait before each operator, here."""

@@ -1,26 +1,27 @@
-"""Paper 003's setting in the engine by a real clock: shards without Spark, a micro-batch after the other, under a budget.
+"""Paper 003's setting in the engine by a real clock: shards without Spark, under a budget that bursts exceed.
 
-      arrivals of an interval -> pack -> [ shard: joins, select-projects, aggregates with queues ] -> results
-                                            a strategy takes turns until the interval is over
+      arrivals of an interval -> [ shard: joins, select-projects, aggregates with queues ] -> results
+                                   a strategy takes turns until the interval is over
 
-Owns ``calibrate`` and ``run_engine``. First everything is done without a limit: this tells what operators are like (the
-paper's statistics collection) and how long an interval's work takes on the average. The streams are then played at such
-a speed that this is ``load`` of the time there is: an interval lasts ``budget_s`` of the processor's time, and bursts take
-more. Times are reported in stream time, in which every interval lasts a second. A micro-batch that takes longer than its
-interval makes the next one late, and that one finds more arrivals: the sources waited.
+Owns ``calibrate`` and ``run_together``. First everything is done without a limit: this tells what operators are like
+(the paper's statistics collection) and how long an interval's work takes on the average. The streams are then played at
+such a speed that this is ``load`` of the time there is; bursts take more. Times are reported in stream time, in which
+every interval lasts a second. A micro-batch that takes longer than its interval makes the next one late, and that one
+finds more arrivals: the sources waited.
 
-The clock is the processor's time of this process: what a core of its own would show.
+Runs take turns, a micro-batch each: what disturbs the machine disturbs all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.config import Budget
 from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Scheduling
 from headrace.engine.shard import ShardOptions
-from headrace.lab.shard_host import INTERVAL_S, Facts, Feed, ShardHost
+from headrace.lab.shard_host import INTERVAL_S, Facts, Feed, MicroBatch, ShardHost
 from headrace.lab.sixteen_queries import Sixteen
 from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan, share
@@ -105,25 +106,49 @@ def _options(strategy: str, limit_bytes: int | None, shards: int) -> ShardOption
     return ShardOptions(block=BlockCut(), scheduling=scheduling, forwards=shards > 1)
 
 
-def run_engine(strategy: str, known: Calibrated, load: float, limit_bytes: int | None = None) -> EngineRun:
-    """A strategy on the setting's arrivals, until nothing waits. ``load``: the part of the time that all work takes in
-    the long run."""
-    shards = known.feed.shards
-    host = ShardHost(known.plan, _options(strategy, limit_bytes, shards), shards, known.facts)
-    budget_s = known.interval_work_s / load
-    pacer = Pacer(Budget(time_us=round(budget_s * 1e6)))
-    probes = pacer.first_probes()
-    run = EngineRun(strategy, limit_bytes, turns=host.turns)
-    now_s, taken, intervals = INTERVAL_S, 0, known.feed.intervals
-    while taken < len(intervals) or host.is_behind:
-        upto = min(int(now_s / INTERVAL_S), len(intervals))
-        done = host.step([one for some in intervals[taken:upto] for one in some], now_s, probes)
-        assert probes is not None
-        probes = pacer.next_probes(done.probes, probes, done.spent_s * 1e6)
-        now_s += max(1.0, done.spent_s / budget_s) * INTERVAL_S
+class _Running:
+    """One strategy on its way through the arrivals."""
+
+    def __init__(self, strategy: str, known: Calibrated, load: float, limit_bytes: int | None) -> None:
+        self._intervals = known.feed.intervals
+        shards = known.feed.shards
+        self._host = ShardHost(known.plan, _options(strategy, limit_bytes, shards), shards, known.facts)
+        self._budget_s = known.interval_work_s / load
+        self._pacer = Pacer(Budget(time_us=round(self._budget_s * 1e6)))
+        self._probes = self._pacer.first_probes()
+        self._now_s, self._taken = INTERVAL_S, 0
+        self.run = EngineRun(strategy, limit_bytes, turns=self._host.turns)
+
+    @property
+    def is_done(self) -> bool:
+        return self._taken == len(self._intervals) and not self._host.is_behind
+
+    def step(self) -> None:
+        """The micro-batch of what has arrived by now."""
+        upto = min(int(self._now_s / INTERVAL_S), len(self._intervals))
+        arrived = [one for some in self._intervals[self._taken : upto] for one in some]
+        done = self._host.step(arrived, self._now_s, self._probes)
+        assert self._probes is not None
+        self._probes = self._pacer.next_probes(done.probes, self._probes, done.spent_s * 1e6)
+        self._now_s += max(1.0, done.spent_s / self._budget_s) * INTERVAL_S
+        self._note(done, upto - self._taken)
+        self._taken = upto
+
+    def _note(self, done: MicroBatch, intervals: int) -> None:
+        host, now_s = self._host, self._now_s
         told = (done.results, done.latency_s(now_s), host.queue_bytes, host.mode_changes, done.spent_s)
-        run.moments.append(Moment(now_s, *told, upto - taken))
+        self.run.moments.append(Moment(now_s, *told, intervals))
         for query, rows in done.by_query.items():
-            run.by_query[query] = run.by_query.get(query, 0) + rows
-        taken = upto
-    return run
+            self.run.by_query[query] = self.run.by_query.get(query, 0) + rows
+
+
+def run_together(
+    strategies: Mapping[str, tuple[str, int | None]], known: Calibrated, load: float
+) -> dict[str, EngineRun]:
+    """Strategies, by name with their memory limits, each on the setting's arrivals until nothing waits. ``load``: the
+    part of the time that all work takes in the long run."""
+    runs = {name: _Running(strategy, known, load, limit) for name, (strategy, limit) in strategies.items()}
+    while behind := [one for one in runs.values() if not one.is_done]:
+        for one in behind:
+            one.step()
+    return {name: one.run for name, one in runs.items()}

@@ -6,7 +6,9 @@ measured to be like goes back to them). Nothing is stored: the shards stay as th
 
 from __future__ import annotations
 
+import gc
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +19,7 @@ from headrace.engine.combining import Combiner
 from headrace.engine.dispatching import Pace
 from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows, TimesReached
 from headrace.engine.histories import Points
-from headrace.engine.measuring import Meters, WorkReport
+from headrace.engine.measuring import Meters, WorkReport, with_queues
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Stream
@@ -79,7 +81,11 @@ class ShardHost:
     @property
     def facts(self) -> dict[OperatorName, OperatorFacts]:
         """As measured lately; of what has not run yet, as given."""
-        return {**self._given, **self.meters.facts()}
+        tuples, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
+        for one in (shard.dispatcher for shard in self._shards if shard.dispatcher is not None):
+            tuples.update(one.waiting_tuples())
+            held_bytes.update(one.queues())
+        return with_queues({**self._given, **self.meters.facts()}, tuples, held_bytes)
 
     def step(self, envelopes: Sequence[Envelope], at_s: float, probes: int | None) -> MicroBatch:
         """A micro-batch, begun at a time of the stream's clock."""
@@ -88,10 +94,13 @@ class ShardHost:
         for index, shard in enumerate(self._shards):
             events = [one.event(self._plan) for one in envelopes if one.shard == index]
             budget = ProbeBudget(probes)
+            gc.collect()
+            gc.disable()  # other runs' objects are nothing that this one should be charged for
             began_s = clock_s()
             for effect in shard.step(events, budget, pace):
                 found.take(effect)
             found.spent_s = max(found.spent_s, clock_s() - began_s)
+            gc.enable()
             found.probes = budget.spent
             self._measure(shard, at_s)
         for effect in self._combiner.step(found.sent):

@@ -1,8 +1,9 @@
 """The setting of paper 003's experiments as SQL: 16 queries over 5 self-similar streams, with more than 100 operators.
 
-Two queries read one stream, fourteen join two to five; eleven have aggregates. What Chain and path capacity go by
-differs from one to the next: how wide the tuples are that wait, how long a tuple takes, how much comes out. A tuple
-finds about as many results on each path, as the paper's proof for path capacity takes for granted.
+Two queries read one stream, fourteen join two to five; nine have aggregates. What Chain and path capacity go by
+differs from one to the next: joins on one key are quick and read narrow tuples, joins on several keys are slow and read
+wide ones. So who serves most tuples lets large ones wait, and who frees most memory lets many wait. A tuple finds
+about as many results on each path, as the paper's proof for path capacity takes for granted.
 
 Owns the program and its rows. The engine and Spark run the same text: rows are the generator's. Event time passes fifty
 times slower than the clock (``speed``), so that bursts last for seconds of the clock.
@@ -19,9 +20,6 @@ COLUMNS = "k BIGINT, n BIGINT, m BIGINT, p BIGINT, g INT, v DOUBLE, w DOUBLE, x 
 
 _ONE_KEY = "a.{0} = b.{0} AND b.{0} = c.{0} AND c.{0} = d.{0} AND d.{0} = e.{0}"
 
-_QUICK, _SLOW = 24, 24
-"""Milliseconds of the windows of joins of five."""
-
 
 def _sum(stream: str, columns: str = "vwxyz") -> str:
     return " + ".join(f"{stream}.{column}" for column in columns)
@@ -36,7 +34,8 @@ QUERIES = {
     "q01": "SELECT k, v * 1.8 + 32 AS f FROM a WHERE v < 5",
     "q02": "SELECT g, COUNT(*) AS c, AVG(w) AS w FROM b WHERE v < 30 GROUP BY g WINDOW 40 ms",
     # two: narrow, and wide
-    "q03": f"SELECT a.k, a.v + b.v AS s FROM a, b WHERE a.k = b.k AND {_below('w', a=50, b=50)} AND a.v < b.v WINDOW 12 ms",
+    "q03": f"SELECT a.k, a.v + b.v AS s FROM a, b WHERE a.k = b.k AND {_below('w', a=50, b=50)} AND a.v < b.v "
+    "WINDOW 12 ms",
     "q04": f"SELECT c.*, d.v AS dv, d.w AS dw, d.x AS dx, d.y AS dy, d.z AS dz FROM c, d WHERE c.n = d.n AND "
     f"{_below('w', c=90, d=90)} AND c.v * d.v > 2500 AND c.tag || d.tag LIKE '%7%' WINDOW 4 ms",
     # four, on one key and on two; five on two
@@ -51,13 +50,13 @@ QUERIES = {
     f"{_below('z', b=50, c=50, d=50, e=50)} WINDOW 22 ms",
     # five streams, one key: quick
     "q09": f"SELECT a.g, COUNT(*) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('k')} AND "
-    f"{_below('v', a=50, b=50, c=50, d=50, e=50)} GROUP BY a.g WINDOW {_QUICK} ms",
+    f"{_below('v', a=50, b=50, c=50, d=50, e=50)} GROUP BY a.g WINDOW 24 ms",
     "q10": f"SELECT a.g, b.g AS bg, MAX(c.v) AS top FROM a, b, c, d, e WHERE {_ONE_KEY.format('n')} AND "
-    f"{_below('w', a=50, b=50, c=50, d=50, e=50)} GROUP BY a.g, b.g HAVING COUNT(*) > 1 WINDOW {_QUICK} ms",
+    f"{_below('w', a=50, b=50, c=50, d=50, e=50)} GROUP BY a.g, b.g HAVING COUNT(*) > 1 WINDOW 24 ms",
     "q11": f"SELECT a.k, b.g FROM a, b, c, d, e WHERE {_ONE_KEY.format('m')} AND "
-    f"{_below('x', a=50, b=50, c=50, d=50, e=50)} WINDOW {_QUICK} ms",
+    f"{_below('x', a=50, b=50, c=50, d=50, e=50)} WINDOW 24 ms",
     "q12": f"SELECT e.g, COUNT(DISTINCT a.k) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('p')} AND "
-    f"{_below('y', a=50, b=50, c=50, d=50, e=50)} GROUP BY e.g WINDOW {_QUICK} ms",
+    f"{_below('y', a=50, b=50, c=50, d=50, e=50)} GROUP BY e.g WINDOW 24 ms",
     # five streams, several keys: slow, and wide
     "q13": f"SELECT a.g, COUNT(*) AS c, SUM({_sum('e')}) AS e, SUM({_sum('b')}) AS b, SUM({_sum('c')}) AS c5, "
     f"SUM({_sum('d')}) AS d FROM a, b, c, d, e WHERE a.k = b.k AND b.n = c.n AND c.m = d.m AND d.p = e.p AND "
