@@ -12,7 +12,7 @@ for a plan and a set of facts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.engine.budget import ProbeBudget
@@ -70,6 +70,8 @@ class Dispatcher:
         self._joins = {name: one for name, one in groups.items() if one.group.is_join}
         self._stages = {stage: one for one in groups.values() for stage in one.downstream.stages}
         self._groups = tuple(groups.values())
+        self._leaves = frozenset(graph.leaves)
+        """What reads a stream, joins and scans: measured, as they are weighed, by what heartbeats told of it."""
         self._scheduling = scheduling
         self._memory = memory
         self.meters = Meters()
@@ -81,64 +83,72 @@ class Dispatcher:
         self._pace = pace
         facts = self._facts()
         scheduler = _scheduler(self._graph, tuple(facts.items()), self._scheduling, self._memory)
+        states = {name: state for name in self._graph.names if (state := self._state(name, facts)) is not None}
         while True:
-            waiting = self._waiting(facts, step)
-            unit = scheduler.next_unit(waiting) if waiting.states else None
+            waiting = Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
+            unit = scheduler.next_unit(waiting) if states else None
             if unit is None or not budget.allows(self._rows(), self._beyond(waiting)):
                 return
             yield from self._run(unit, budget, facts)
+            for name in self._touched(unit):
+                states.pop(name, None)
+                state = self._state(name, facts)
+                if state is not None:
+                    states[name] = state
+
+    def _touched(self, unit: Unit) -> Iterable[OperatorName]:
+        """The operators before which something else waits after a unit's turn, in the same order on all shards."""
+        readers = (reader for name in unit.operators for reader in self._graph.consumers[name])
+        return dict.fromkeys((*unit.operators, *readers))
 
     def _rows(self) -> int:
         return sum(one.backlog_rows for one in self._groups)
 
     def _beyond(self, waiting: Waiting) -> bool:
-        """Whether queues take more memory than they may: then sources have to wait."""
-        limit_bytes = self._scheduling.limit_bytes
-        return limit_bytes is not None and waiting.size_bytes > limit_bytes
+        """Whether queues take more memory than they may, as far as all shards can tell: then sources have to wait."""
+        options = self._scheduling.options
+        return options.limit_bytes is not None and waiting.size_bytes > options.beta * options.limit_bytes
 
     def _facts(self) -> dict[OperatorName, OperatorFacts]:
         known = self._pace.facts
         return {name: known.get(name, UNKNOWN_JOIN if name in self._joins else UNKNOWN) for name in self._graph.names}
 
-    def _waiting(self, facts: Mapping[OperatorName, OperatorFacts], step: int) -> Waiting:
-        states: dict[OperatorName, QueueState] = {}
-        for name, join in self._joins.items():
-            if join.pending:
-                tuples = float(join.probes_left())
-                oldest = float(min(block.came for block in join.pending))
-                states[name] = QueueState(tuples, tuples * facts[name].input_bytes, oldest)
-        for name, group in self._stages.items():
-            items = group.downstream.stages[name].items
-            if items:
-                tuples = sum(item.weight for item in items)
-                states[name] = QueueState(tuples, tuples * facts[name].input_bytes, float(items[0].came))
-        return Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
+    def _state(self, name: OperatorName, facts: Mapping[OperatorName, OperatorFacts]) -> QueueState | None:
+        """What waits before an operator; None: nothing."""
+        if name in self._joins:
+            join = self._joins[name]
+            if not join.pending:
+                return None
+            tuples, oldest = float(join.probes_left()), float(min(block.came for block in join.pending))
+        else:
+            items = self._stages[name].downstream.stages[name].items
+            if not items:
+                return None
+            tuples, oldest = sum(item.weight for item in items), float(items[0].came)
+        return QueueState(tuples, tuples * facts[name].input_bytes, oldest)
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
-        """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it."""
+        """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it. What their
+        tuples take is charged, not how many they are: a probe of the budget is as long as the mean join's."""
         for name in filter(self._is_busy, unit.operators):
+            selectivity = facts[name].selectivity
             if name in self._joins:
-                work: Iterator[Effect | WorkDone] = self._joins[name].join_turn(budget, facts[name].selectivity)
+                turn = ProbeBudget(budget.limit)
+                yield from self._measured(name, self._joins[name].join_turn(turn, selectivity))
+                probes = float(turn.spent)
             else:
-                work = self._stages[name].downstream.run(name, facts[name].selectivity)
-            yield from self._measured(name, work, budget, facts)
+                probes = self._stages[name].downstream.stages[name].items[0].weight
+                yield from self._measured(name, self._stages[name].downstream.run(name, selectivity))
+            budget.charge(round(probes * facts[name].service_s / self._probe_s(facts)))
 
-    def _measured(
-        self,
-        name: OperatorName,
-        work: Iterator[Effect | WorkDone],
-        budget: ProbeBudget,
-        facts: Mapping[OperatorName, OperatorFacts],
-    ) -> Iterator[Effect]:
+    def _measured(self, name: OperatorName, work: Iterator[Effect | WorkDone]) -> Iterator[Effect]:
         began_s = self._pace.now_s()
         for one in work:
             if not isinstance(one, WorkDone):
                 yield one
                 continue
-            if name not in self._joins:
-                budget.charge(round(one.weight * facts[name].service_s / self._probe_s(facts)))
             spent_s = self._pace.now_s() - began_s
-            taken = one.weight if name in self._joins else float(one.rows_in)
+            taken = one.weight if name in self._leaves else float(one.rows_in)
             report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
             self.meters.report(name, report, 0.0)
             self.turns[name] = self.turns.get(name, 0) + 1
@@ -162,6 +172,11 @@ class Dispatcher:
         if name in self._joins:
             return bool(self._joins[name].pending)
         return bool(self._stages[name].downstream.stages[name].items)
+
+    def waiting_tuples(self) -> dict[OperatorName, float]:
+        """What waits before each operator, as all shards weigh it."""
+        states = {name: self._state(name, self._facts()) for name in self._graph.names}
+        return {name: state.tuples for name, state in states.items() if state is not None}
 
     def queues(self) -> dict[OperatorName, int]:
         """Bytes that wait before each operator, here."""

@@ -8,12 +8,14 @@ In JSON a meter is a list of numbers; it goes into a shard's manifest. Cost: a f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.opgraph import OperatorName
 
 HALF_LIFE_S = 60.0
+TELLING_BYTES = 65_536
+"""A queue that holds less tells nothing of its tuples' size."""
 LEAST_SERVICE_S = 1e-10
 """A tuple takes some time, however little a clock shows."""
 
@@ -95,6 +97,26 @@ class OperatorMeter:
     @staticmethod
     def from_json(told: list[float]) -> OperatorMeter:
         return OperatorMeter(*told)
+
+
+def with_queues(
+    facts: Mapping[OperatorName, OperatorFacts],
+    tuples: Mapping[OperatorName, float],
+    size_bytes: Mapping[OperatorName, float],
+) -> dict[OperatorName, OperatorFacts]:
+    """The facts, with what a tuple weighs while it waits, where enough of them do to tell: tuples of a burst find more
+    than usual, and what is stored has more to it than what is passed on.
+
+    >>> slow = {OperatorName("join"): OperatorFacts(1.0, 0.5, 60.0, 80.0)}
+    >>> with_queues(slow, {OperatorName("join"): 2_000.0}, {OperatorName("join"): 150_000.0})["join"].input_bytes
+    75.0
+    """
+    found = dict(facts)
+    for name, waiting in tuples.items():
+        held_bytes = size_bytes.get(name, 0)
+        if name in found and held_bytes >= TELLING_BYTES and held_bytes > waiting * found[name].input_bytes:
+            found[name] = replace(found[name], input_bytes=held_bytes / waiting)
+    return found
 
 
 @dataclass(slots=True)

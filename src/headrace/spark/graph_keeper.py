@@ -9,11 +9,12 @@ measures itself replaces them, operator by operator. Cost: a few operations for 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 
 from headrace.config import Settings
-from headrace.engine.measuring import Meters, OperatorMeter, WorkReport
+from headrace.engine.measuring import Meters, OperatorMeter, WorkReport, with_queues
 from headrace.engine.strategies import Mode
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.opgraph import OperatorGraph, OperatorName
@@ -72,8 +73,12 @@ class GraphKeeper:
         return found
 
     def facts(self) -> dict[OperatorName, OperatorFacts]:
-        """What is known of each operator now."""
-        return {**self.before, **self._meters.facts()}
+        """What is known of each operator now, and of what waits before it."""
+        tuples, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
+        for one in self._told:
+            tuples.update(one.waiting)
+            held_bytes.update(one.queues)
+        return with_queues({**self.before, **self._meters.facts()}, tuples, held_bytes)
 
     def given(self) -> dict[OperatorName, OperatorFacts]:
         """What tasks are to be told."""

@@ -19,7 +19,7 @@ from headrace.plan.opgraph import OperatorName
 @dataclass(frozen=True, slots=True)
 class GraphTold:
     """One shard's operators in one micro-batch. ``items``: what waits between operators, whatever its size; ``queues``:
-    bytes; ``turns``: in this micro-batch; ``mode_changes``: ever."""
+    bytes; ``turns``: in this micro-batch; ``mode_changes``: ever; ``waiting``: tuples, as all shards weigh them."""
 
     meters: Mapping[OperatorName, OperatorMeter] = field(default_factory=dict)
     turns: Mapping[OperatorName, int] = field(default_factory=dict)
@@ -27,6 +27,7 @@ class GraphTold:
     items: int = 0
     mode: Mode = Mode.NORMAL
     mode_changes: int = 0
+    waiting: Mapping[OperatorName, float] = field(default_factory=dict)
 
     @property
     def queue_bytes(self) -> int:
@@ -37,6 +38,7 @@ class GraphTold:
             "meters": {name: meter.to_json() for name, meter in self.meters.items()},
             "turns": dict(self.turns),
             "queues": {name: size_bytes for name, size_bytes in self.queues.items() if size_bytes},
+            "waiting": dict(self.waiting),
             "items": self.items,
             "mode": [self.mode.value, self.mode_changes],
         }
@@ -45,7 +47,7 @@ class GraphTold:
     def from_json(told: Mapping[str, Any]) -> GraphTold:
         meters = {OperatorName(name): OperatorMeter.from_json(one) for name, one in told["meters"].items()}
         mode, changes = told["mode"]
-        return GraphTold(meters, told["turns"], told["queues"], told["items"], Mode(mode), changes)
+        return GraphTold(meters, told["turns"], told["queues"], told["items"], Mode(mode), changes, told["waiting"])
 
 
 def graph_told(shard: Shard) -> dict[str, Any] | None:
@@ -60,5 +62,6 @@ def graph_told(shard: Shard) -> dict[str, Any] | None:
         shard.queued_items,
         shard.memory.mode,
         shard.memory.mode_changes,
+        dispatcher.waiting_tuples(),
     )
     return told.to_json()

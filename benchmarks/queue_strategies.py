@@ -1,0 +1,135 @@
+"""`make bench-strategies`: paper 003's Figures 2 to 4 (latency, throughput and queue memory over time) as measured.
+
+16 queries with more than 100 operators over 5 self-similar streams (``headrace.lab.sixteen_queries``), under a budget
+that bursts exceed: all strategies on the same arrivals. In the engine by a real clock, taking turns, a micro-batch
+each, so that whatever else the machine does meets all of them (``headrace.lab.queue_strategies``); with ``--spark`` on
+Spark, too, one after the other, through the public API with two shards. Threshold runs with less memory than path
+capacity needs, and with plenty. No strategy is kept from starving anyone, as in the paper (``fairness = 'static'``).
+
+Writes ``strategies.json``, ``strategies.md`` and ``strategies.png`` (and the same with ``-spark``). Targets are
+reported, met or missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.strategies_report import Results, checks, draw, markdown, show
+from headrace.lab.queue_strategies import Calibrated, EngineRun, calibrate, run_together
+from headrace.lab.sixteen_queries import Sixteen
+from headrace.plan.capacities import assumed_facts, release_capacities
+from headrace.plan.graph_building import operator_graph
+from headrace.plan.path_segments import full_segments, simplified_segments
+from headrace.plan.shard_graph import grouping_of, running_graph
+from headrace.plan.sharing import share
+from headrace.sql import read_script
+
+STRATEGIES = ("fifo", "chain", "path", "segment", "simplified")
+MEMORY = {"threshold, short": 0.5, "threshold, plenty": 4.0}
+"""Threshold's, as a part of what path capacity needs at most."""
+
+
+def setting_of(setting: Sixteen) -> dict[str, Any]:
+    script = read_script(setting.program())
+    graph = operator_graph(share(script.catalog, tuple(script.queries)), grouping_of)
+    kinds = [one.kind.value for one in graph.operators]
+    counted = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+    return {**asdict(setting), "queries": len(script.queries), "operators": len(kinds), "kinds": counted}
+
+
+def in_engine(setting: Sixteen, load: float, console: Console) -> Results:
+    """All strategies in the engine."""
+    known = calibrate(setting)
+    console.print(f"all of an interval's work takes {known.interval_work_s * 1000:.0f} ms on the average")
+    plain = run_together({name: (name, None) for name in STRATEGIES}, known, load)
+    limits = {name: round(part * plain["path"].peak_bytes) for name, part in MEMORY.items()}
+    limited = run_together(
+        {"path": ("path", None)} | {name: ("threshold", limits[name]) for name in limits}, known, load
+    )
+    again = limited.pop("path")
+    runs = {name: _told(one) for name, one in (plain | limited).items()}
+    for name, run in runs.items():
+        _say(name, run, console)
+    return {
+        "where": "engine",
+        "setting": setting_of(setting),
+        "load": load,
+        "interval_work_ms": round(known.interval_work_s * 1000, 1),
+        "cut_alike": _cut_alike(known),
+        "path_again": _told(again),
+        "runs": runs,
+    }
+
+
+def _cut_alike(known: Calibrated) -> list[int]:
+    """Of the shards' paths, how many both forms of segments cut at the same places; and how many there are."""
+    graph = running_graph(known.plan)
+    release = release_capacities(graph, assumed_facts(graph, known.facts))
+    same = [full_segments(path, release) == simplified_segments(path, release) for path in graph.paths]
+    return [sum(same), len(same)]
+
+
+def _told(run: EngineRun) -> dict[str, Any]:
+    return {
+        "results": run.results,
+        "by_query": run.by_query,
+        "mean_latency_s": round(run.mean_latency_s, 3),
+        "peak_bytes": run.peak_bytes,
+        "mean_bytes": round(run.mean_bytes),
+        "limit_bytes": run.limit_bytes,
+        "mode_changes": run.mode_changes,
+        "turns": sum(run.turns.values()),
+        "moments": [[round(one.at_s, 3), one.results, round(one.latency_s, 1), one.queue_bytes] for one in run.moments],
+    }
+
+
+def _say(name: str, run: dict[str, Any], console: Console) -> None:
+    console.print(
+        f"{name}: mean latency {run['mean_latency_s']:.2f} s, queues {run['peak_bytes'] / 1e6:.2f} MB at most, "
+        f"{run['mean_bytes'] / 1e6:.2f} MB on the average"
+    )
+
+
+def finish(results: Results, out: Path, stem: str, console: Console) -> None:
+    results["checks"] = checks(results)
+    results["measured_at"] = time.strftime("%Y-%m-%d")
+    (out / f"{stem}.json").write_text(json.dumps(results, indent=1))
+    (out / f"{stem}.md").write_text(markdown(results, stem))
+    draw(results, out / f"{stem}.png")
+    show(results, console)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("out/strategies"))
+    parser.add_argument("--intervals", type=int, default=80, help="seconds of the streams' clock")
+    parser.add_argument("--load", type=float, default=1.0, help="the part of the time that all work takes")
+    parser.add_argument("--seed", type=int, default=Sixteen().seed)
+    parser.add_argument("--spark", action="store_true", help="on Spark, too")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    setting = Sixteen(seconds=options.intervals * Sixteen().speed, seed=options.seed)
+    finish(in_engine(setting, options.load, console), options.out, "strategies", console)
+    if options.spark:
+        from benchmarks.strategies_on_spark import on_spark
+
+        planned = [
+            *((name, name, None) for name in STRATEGIES),
+            *((name, "threshold", part) for name, part in MEMORY.items()),
+        ]
+        runs = on_spark(setting, options.load, planned, options.out, lambda *told: _say(*told, console))
+        finish({"setting": setting_of(setting), **runs}, options.out, "strategies-spark", console)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

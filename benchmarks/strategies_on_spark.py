@@ -1,0 +1,115 @@
+"""The same queries, streams and strategies on Spark, through the public API.
+
+First a run without a limit that matters tells what a micro-batch's work takes on the average; the others have that time
+over the load as their budget. Every run has its own start, at which the streams' first tuples are due: the arrivals are
+the same, as far as micro-batches begin on time. Latency is from when a result's newest tuple was read to when its
+micro-batch was published; queue memory is what is carried over to the next micro-batch, on all shards together.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.strategies_report import Results
+from headrace.config import Settings
+from headrace.lab.sixteen_queries import Sixteen
+from headrace.spark.local import local_session
+from headrace.spark.run import Run
+from headrace.spark.session import Engine
+
+SHARDS = 2
+TRIGGER_S = 3.0
+"""A micro-batch has an interval of the setting's event time."""
+PATIENCE_S = 600
+"""How long a run may go on after the last tuple."""
+
+Planned = Sequence[tuple[str, str, float | None]]
+
+
+def on_spark(
+    setting: Sixteen, load: float, planned: Planned, out: Path, say: Callable[[str, dict[str, Any]], None]
+) -> Results:
+    """All strategies; ``planned``: by name, a strategy, and its memory as a part of what path capacity needs."""
+    slower = replace(setting, speed=setting.speed / TRIGGER_S)
+    spark = local_session(out / "spark.log")
+    try:
+        free = _run(Engine(spark, _settings("path", "1 h", None)), slower, out / "run")
+        budget_ms = free["work_ms"] / load
+        runs: dict[str, Any] = {}
+        for name, strategy, part in planned:
+            limit_bytes = None if part is None else round(part * runs["path"]["peak_bytes"])
+            engine = Engine(spark, _settings(strategy, f"{round(budget_ms)} ms", limit_bytes))
+            runs[name] = {**_run(engine, slower, out / "run"), "limit_bytes": limit_bytes}
+            say(name, runs[name])
+    finally:
+        shutil.rmtree(out / "run", ignore_errors=True)
+        spark.stop()
+    return {"where": "spark", "load": load, "interval_work_ms": round(free["work_ms"], 1), "runs": runs}
+
+
+def _settings(strategy: str, budget: str, limit_bytes: int | None) -> Settings:
+    settings = Settings(shards=SHARDS)
+    given = {
+        "strategy": strategy,
+        "fairness": "static",
+        "budget": budget,
+        "trigger": f"{TRIGGER_S:g} s",
+        "backlog_limit": str(10**9),
+        "queue_memory": f"{limit_bytes or 2**40} B",
+    }
+    for name, value in given.items():
+        settings = settings.with_text(name, value)
+    return settings
+
+
+def _run(engine: Engine, setting: Sixteen, out: Path) -> dict[str, Any]:
+    """One run, until nothing waits after the last tuple."""
+    shutil.rmtree(out, ignore_errors=True)
+    engine.sql(setting.program())
+    run = engine.start(out)
+    seen: dict[int, tuple[float, dict[str, Any]]] = {}
+    began_s = time.monotonic()
+    ends_s = began_s + setting.seconds / setting.speed
+    try:
+        while time.monotonic() < ends_s + PATIENCE_S:
+            run.wait(TRIGGER_S)
+            for entry in run.history():
+                seen.setdefault(entry["batch"], (time.monotonic() - began_s, entry))
+            if time.monotonic() > ends_s and _is_done(run, seen):
+                break
+        graph = run.stats().graph
+    finally:
+        run.stop()
+    moments = [_moment(at_s, entry) for at_s, entry in seen.values()]
+    work_ms = [
+        max(told.get("join", 0.0) + told.get("emit", 0.0) for told in entry["shards_ms"]) for _, entry in seen.values()
+    ]
+    results = sum(one[1] for one in moments)
+    assert graph is not None
+    return {
+        "results": results,
+        "mean_latency_s": round(sum(one[2] for one in moments) / max(results, 1), 3),
+        "peak_bytes": max(one[3] for one in moments),
+        "mean_bytes": round(sum(one[3] for one in moments) / len(moments)),
+        "mode_changes": graph.mode_changes,
+        "turns": sum(one.turns for one in graph.operators),
+        "work_ms": sum(work_ms) / len(work_ms),
+        "moments": moments,
+    }
+
+
+def _is_done(run: Run, seen: dict[int, tuple[float, dict[str, Any]]]) -> bool:
+    last = seen[max(seen)][1] if seen else None
+    graph = run.stats().graph
+    return last is not None and not last["backlog_rows"] and (graph is None or not graph.queue_bytes)
+
+
+def _moment(at_s: float, entry: dict[str, Any]) -> list[Any]:
+    told = entry["responses"].values()
+    results, latency_s = sum(one[0] for one in told), sum(one[1] for one in told) / 1000
+    return [round(at_s, 2), results, round(latency_s, 2), entry["queue_bytes"]]

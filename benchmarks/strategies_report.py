@@ -1,0 +1,152 @@
+"""Paper 003's Figures 2 to 4 as measured: targets, a table and the picture, from the stored numbers of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Results = dict[str, Any]
+
+COLOURS = {
+    "fifo": "#8a8f98", "chain": "#c2571a", "path": "#1b7f79", "segment": "#b8860b", "simplified": "#5b4b9a",
+    "threshold, short": "#c03070", "threshold, plenty": "#7aa6c2",
+}  # fmt: skip
+COLUMNS = ("strategy", "mean latency", "queues at most", "queues on average", "memory limit", "mode changes", "turns")
+NEAR = 0.05
+"""Two numbers that differ by less are the same."""
+
+
+def checks(results: Results) -> list[dict[str, Any]]:
+    """What the paper says, on these numbers."""
+    runs = results["runs"]
+    latency, mean, peak = (
+        {name: run[key] for name, run in runs.items()} for key in ("mean_latency_s", "mean_bytes", "peak_bytes")
+    )
+    others = ("fifo", "chain", "segment", "simplified")
+    found = [
+        _check(f"Figure 2: mean latency, path against {name}", "< 1", latency["path"] / latency[name])
+        for name in others
+    ]
+    for told, used in (("mean", mean), ("largest", peak)):
+        saving, spending = max(used["chain"], used["segment"]), min(used["path"], used["fifo"])
+        found += [
+            _check(f"Figure 4: {told} queues, chain and segment against path and fifo", "< 1", _part(saving, spending)),
+            _check(f"Figure 4: {told} queues, simplified against chain and segment", f">= {1 - NEAR:g}",
+                   _part(used["simplified"], min(used["chain"], used["segment"]))),
+            _check(f"Figure 4: {told} queues, simplified against path", "< 1", _part(used["simplified"], used["path"])),
+        ]  # fmt: skip
+    short, plenty = runs["threshold, short"], runs["threshold, plenty"]
+    found += [
+        _check("threshold, short of memory: largest queues against the limit", "<= 1",
+               short["peak_bytes"] / short["limit_bytes"]),
+        _check("threshold, short of memory: of the way from path's latency to chain's", "<= 0.5",
+               _way(latency["path"], latency["chain"], short["mean_latency_s"])),
+        _check("threshold, memory is plenty: latency against path", f"<= {1 + NEAR:g}",
+               plenty["mean_latency_s"] / latency["path"]),
+    ]  # fmt: skip
+    return found
+
+
+def _part(one: float, other: float) -> float:
+    return one / max(other, 1)
+
+
+def _way(begin: float, end: float, at: float) -> float:
+    return (at - begin) / (end - begin) if end > begin else float(at > begin)
+
+
+def _check(what: str, wanted: str, measured: float) -> dict[str, Any]:
+    sign, bound = wanted.split()
+    value, least = round(measured, 3), float(bound)
+    met = {"<": value < least, "<=": value <= least, ">=": value >= least}[sign]
+    return {"what": what, "wanted": wanted, "measured": value, "met": met}
+
+
+# --- output
+
+
+def setting(results: Results) -> str:
+    told = results["setting"]
+    kinds = ", ".join(f"{count} {kind}" for kind, count in told["kinds"].items())
+    where = {"engine": "One shard, without Spark", "spark": "Spark, two shards"}[results["where"]]
+    return (
+        f"{where}: {told['queries']} queries, {told['operators']} operators ({kinds}), 5 self-similar streams of 64 "
+        f"flows (ON 1.4, OFF 1.2), {round(told['seconds'] / told['speed'])} s; all work takes {results['load']:.0%} of "
+        "the time there is, on the average, and more in bursts."
+    )
+
+
+def _rows(results: Results) -> list[list[str]]:
+    return [
+        [
+            name,
+            f"{run['mean_latency_s']:.2f} s",
+            f"{run['peak_bytes'] / 1e6:.2f} MB",
+            f"{run['mean_bytes'] / 1e6:.2f} MB",
+            "" if run["limit_bytes"] is None else f"{run['limit_bytes'] / 1e6:.2f} MB",
+            str(run["mode_changes"]) if name.startswith("threshold") else "",
+            f"{run['turns']:,}",
+        ]
+        for name, run in results["runs"].items()
+    ]
+
+
+def show(results: Results, console: Console) -> None:
+    console.print(setting(results))
+    table = Table(title="Strategies on the same arrivals")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column == "strategy" else "right")
+    for cells in _rows(results):
+        table.add_row(*cells)
+    console.print(table)
+    goals = Table("target", "wanted", "measured", "")
+    for check in results["checks"]:
+        shown = "met" if check["met"] else "[red]missed"
+        goals.add_row(check["what"], check["wanted"], f"{check['measured']:g}", shown)
+    console.print(goals)
+
+
+def markdown(results: Results, stem: str) -> str:
+    told = [
+        [check["what"], check["wanted"], f"{check['measured']:g}", "met" if check["met"] else "missed"]
+        for check in results["checks"]
+    ]
+    lines = [setting(results), "", *_markdown_table(list(COLUMNS), _rows(results)), ""]
+    lines += [*_markdown_table(["target", "wanted", "measured", ""], told), "", f"![Figures 2 to 4]({stem}.png)"]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def draw(results: Results, path: Path) -> None:
+    """Latency, throughput and queue memory over time."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(3, 1, figsize=(10, 10), sharex=True)
+    for name, run in results["runs"].items():
+        if name == "threshold, plenty":
+            continue  # it is path capacity
+        at_s, given, latency_s, used = (list(column) for column in zip(*run["moments"], strict=True))
+        means = [total / count if count else None for total, count in zip(latency_s, given, strict=True)]
+        for axis, values in zip(axes, (means, given, [one / 1e6 for one in used]), strict=True):
+            axis.plot(at_s, values, color=COLOURS[name], label=name, linewidth=1.2)
+    limit_bytes = results["runs"]["threshold, short"]["limit_bytes"]
+    axes[2].axhline(limit_bytes / 1e6, color=COLOURS["threshold, short"], linestyle=":", linewidth=1)
+    axes[0].set(title="Figure 2: tuple latency", ylabel="s")
+    axes[1].set(title="Figure 3: throughput", ylabel="results a micro-batch")
+    axes[2].set(title="Figure 4: queue memory (dotted: threshold's limit)", ylabel="MB", xlabel="stream time, s")
+    for axis in axes:
+        axis.grid(alpha=0.3)
+        axis.set_ylim(bottom=0)
+    axes[0].legend(ncol=3, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

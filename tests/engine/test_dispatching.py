@@ -1,0 +1,75 @@
+"""Turns in a shard's budget: what they are charged with, and how much may wait."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.budget import ProbeBudget
+from headrace.engine.dispatching import Pace, Scheduling
+from headrace.engine.events import Event
+from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
+from headrace.engine.shard import Shard, ShardOptions
+from headrace.plan.capacities import OperatorFacts
+from headrace.plan.shard_graph import join_name
+from headrace.plan.sharing import SharedPlan, share
+from headrace.sql import read_script
+
+STREAMS = "".join(
+    f"CREATE STREAM {name} (k BIGINT, n BIGINT, ts TIMESTAMP) WITH (connector = 'generator');" for name in "ab"
+)
+BY_K = "CREATE QUERY by_k AS SELECT a.n FROM a, b WHERE a.k = b.k WINDOW 1 s;"
+BY_N = "CREATE QUERY by_n AS SELECT a.k FROM a, b WHERE a.n = b.n WINDOW 1 s;"
+FEW = "CREATE QUERY few AS SELECT k + 1 AS k FROM a WHERE n = 3;"
+ROWS = 400
+
+
+def plan_of(queries: str) -> SharedPlan:
+    script = read_script(STREAMS + queries)
+    return share(script.catalog, tuple(script.queries))
+
+
+def events(plan: SharedPlan, number: int = 1) -> list[Event]:
+    """A chunk of each stream."""
+    ts = pa.array(number * 1_000_000 + np.arange(ROWS)).cast(pa.timestamp("us", tz="UTC"))
+    keys = pa.array(np.arange(ROWS) % 100)
+    order = pa.array(np.full(ROWS, number << ORDER_SHIFT))
+    batch = pa.RecordBatch.from_arrays([keys, keys, ts, order], names=["k", "n", "ts", ORDER])
+    packed = [one for stream in plan.catalog.streams for one in Packer(plan, stream, 1).pack(batch, 0)]
+    return [one.event(plan) for one in packed if one.kind in EVENTS]
+
+
+def shard_of(plan: SharedPlan, limit_bytes: int | None = None) -> Shard:
+    return Shard(plan, ShardOptions(scheduling=Scheduling("fifo", "static", limit_bytes)))
+
+
+def test_a_slow_joins_turn_is_charged_with_more_than_a_quick_ones() -> None:
+    plan = plan_of(BY_K + BY_N)
+    slow, quick = (join_name(group) for group in plan.groups)
+    facts = {slow: OperatorFacts(9e-6, 1.0, 50, 50), quick: OperatorFacts(1e-6, 1.0, 50, 50)}
+    shard, spent = shard_of(plan), {}
+    for _ in range(2):
+        budget = ProbeBudget(1)
+        list(shard.step(events(plan) if not spent else [], budget, Pace(facts)))
+        (name,) = (one for one in shard.dispatcher.turns if one in facts)
+        spent[name] = budget.spent
+    assert spent[slow] > 4 * spent[quick]
+
+
+def test_a_scan_is_measured_by_what_it_is_weighed_by() -> None:
+    plan = plan_of(FEW)
+    shard = shard_of(plan)
+    list(shard.step(events(plan), ProbeBudget(10**6), Pace()))
+    (facts,) = shard.dispatcher.meters.facts().values()
+    assert facts.selectivity == 4 / ROWS
+
+
+def test_beyond_its_memory_a_step_goes_on_past_the_budget() -> None:
+    plan = plan_of(BY_K + BY_N)
+    waiting = {}
+    for limit_bytes in (None, 20_000):
+        shard = shard_of(plan, limit_bytes)
+        for number in range(1, 6):
+            list(shard.step(events(plan, number), ProbeBudget(1), Pace()))
+        waiting[limit_bytes] = sum(shard.dispatcher.queues().values())
+    assert waiting[None] > 20_000 >= waiting[20_000]

@@ -1,0 +1,50 @@
+"""Paper 003's setting as SQL in the engine: the queries, and that every strategy gives the same rows in the end."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from headrace.lab.queue_strategies import Calibrated, EngineRun, calibrate, run_together
+from headrace.lab.sixteen_queries import QUERIES, Sixteen
+from headrace.plan.graph_building import operator_graph
+from headrace.plan.shard_graph import grouping_of
+from headrace.plan.sharing import share
+from headrace.sql import read_script
+
+OVERLOAD = 2.0
+ROWS = ("q01", "q03", "q04", "q06", "q08", "q11", "q14")
+"""The queries without aggregates: those are evaluated as often as there are micro-batches."""
+
+
+def test_the_setting_is_the_papers() -> None:
+    script = read_script(Sixteen().program())
+    graph = operator_graph(share(script.catalog, tuple(script.queries)), grouping_of)
+    assert (len(graph.queries), len(graph.sources)) == (16, 5)
+    assert len(graph.names) > 100
+    assert {len(query.sources) for query in script.queries} == {1, 2, 4, 5}
+    assert [name for name in QUERIES if "GROUP BY" not in QUERIES[name]] == list(ROWS)
+
+
+@cache
+def known() -> Calibrated:
+    return calibrate(Sixteen(seconds=0.08, scale=0.1))
+
+
+@cache
+def runs() -> dict[str, EngineRun]:
+    plain = run_together({name: (name, None) for name in ("fifo", "chain", "path")}, known(), OVERLOAD)
+    limit_bytes = round(0.5 * plain["path"].peak_bytes)
+    return plain | run_together({"threshold": ("threshold", limit_bytes)}, known(), OVERLOAD)
+
+
+def test_all_strategies_deliver_the_same_rows() -> None:
+    delivered = [[one.by_query.get(query, 0) for query in ROWS] for one in runs().values()]
+    assert delivered == [delivered[0]] * len(delivered)
+    assert sum(delivered[0]) > 0
+
+
+def test_work_waits_in_an_overload_and_is_done_after_it() -> None:
+    for one in runs().values():
+        assert one.peak_bytes > 0
+        assert one.moments[-1].queue_bytes == 0
+        assert sum(moment.intervals for moment in one.moments) == known().setting.intervals
