@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.aggregating import FoldOperator
+from headrace.engine.arrival_times import counted_times
 from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.blocks import ARRIVED
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import DropSegment, Effect, EmitCount, EmitRows, KeepSegment
 from headrace.engine.folded_rows import FoldedRows
 from headrace.engine.group_folds import FoundRows
-from headrace.engine.output import counted_times
 from headrace.engine.segments import content_name, int64s_of, pack_batch, unpack_batch
 from headrace.engine.window import SegmentSource, Serial
 from headrace.model import QueryId

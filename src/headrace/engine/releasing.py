@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.arrival_times import counted_times
 from headrace.engine.blocks import ARRIVED, CELL, HeldResults, ranks_of, with_arrivals, without_marks
 from headrace.engine.events import EmitCount, EmitRows
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import expand_ranges
-from headrace.engine.output import Cut, Emission, counted_times
+from headrace.engine.output import Cut, Emission
 from headrace.engine.segments import int64s_of
 from headrace.model import QueryId
 

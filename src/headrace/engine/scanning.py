@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from headrace.engine.arrival_times import weighted_arrivals
 from headrace.engine.checking import serves
 from headrace.engine.events import EmitCount
 from headrace.engine.guests import found_here, guest_marks, has_slots
@@ -16,7 +17,7 @@ from headrace.engine.inputs import InputState
 from headrace.engine.join import Sides
 from headrace.engine.multiway import MultiJoin
 from headrace.engine.options import OperatorOptions, Orders
-from headrace.engine.output import Cut, Emission, cut_for, filtered, reach_of, weighted_arrivals
+from headrace.engine.output import Cut, Emission, cut_for, filtered, reach_of
 from headrace.engine.sampling import measure
 from headrace.engine.spaces import Block, KeySearch, Matches, Reach, Space
 from headrace.engine.steps import connected_order

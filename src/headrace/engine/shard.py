@@ -19,10 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.engine.aggregating import FoldOperator
+from headrace.engine.apart import apart_from
+from headrace.engine.arriving import numbered_from, without_late_seats, without_reports
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Dispatcher, Pace, Scheduling
@@ -38,32 +39,27 @@ from headrace.engine.events import (
 )
 from headrace.engine.histories import Points
 from headrace.engine.inputs import END_OF_TIME, InputState, Place
-from headrace.engine.keys import Int64s
 from headrace.engine.matching import bucketed_ranges, compared_ranges, key_ranges
 from headrace.engine.operators import GroupOperator
 from headrace.engine.options import OperatorOptions, Orders
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
-from headrace.engine.segments import NUMBER, REPORTED, int64s_of, times_of
+from headrace.engine.segments import NUMBER, times_of
 from headrace.engine.spaces import KeySearch
 from headrace.engine.state import names_in, operator_from_json, operator_to_json
 from headrace.engine.strategies import StrategyMemory
-from headrace.engine.waiting import SEAT, without_seats
+from headrace.engine.waiting import without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
 from headrace.model import StreamId
-from headrace.plan.deferring import deferred_group
 from headrace.plan.facts import Measured
 from headrace.plan.methods import SCANNING
-from headrace.plan.opgraph import OperatorName
-from headrace.plan.shard_graph import class_paths, join_name, shard_graph
+from headrace.plan.shard_graph import join_name, shard_graph
 from headrace.plan.sharing import Group, SharedPlan
 
 STATE_VERSION = 4
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
-REMEMBERED = 64
-"""Groups that stay prepared."""
 _NUMBER_BITS = 32
 """Of a tuple's number: its place in its chunk; above them, the chunk's."""
 
@@ -235,7 +231,7 @@ class Shard:
                 place = (block.arrival, block.chunk)
                 if place not in chunks:
                     chunks[place] = self._serial.take()
-                yield replace(block, batch=_numbered_from(block.batch, chunks[place] << _NUMBER_BITS))
+                yield replace(block, batch=numbered_from(block.batch, chunks[place] << _NUMBER_BITS))
             else:
                 yield block
 
@@ -246,7 +242,7 @@ class Shard:
             raise InvariantError(f"rows came for a group that is not in the plan: {block.group}", (block,))
         stream = operator.inputs[block.input].input.stream
         floor_us = floors[stream, block.arrival]
-        batch, reported = _without_reports(block.batch)
+        batch, reported = without_reports(block.batch)
         chunk_us = block.chunk_us
         if floor_us is not None:
             allowed_us = floor_us - self.plan.catalog.get(stream).max_delay_us
@@ -257,7 +253,7 @@ class Shard:
                     yield RejectRows(stream, LATE, without_seats(batch.filter(rejected)))
                 batch = batch.filter(pc.invert(late))
             if chunk_us is not None:
-                batch, chunk_us = _without_late_seats(batch, chunk_us, chunk_us >= allowed_us)
+                batch, chunk_us = without_late_seats(batch, chunk_us, chunk_us >= allowed_us)
         operator.accept(block.input, batch, block.arrived_us, chunk_us)
 
     def _progress(self, operator: GroupOperator) -> Place | None:
@@ -395,49 +391,5 @@ class Shard:
             raise InvariantError("two kept segments have the same name")
 
 
-@dataclass(frozen=True, slots=True)
-class _Apart:
-    """A group whose classes are kept apart from its join, and what their operators are called."""
-
-    group: Group
-    names: list[tuple[OperatorName, ...]]
-
-
-_kept_apart: dict[int, tuple[Group, _Apart | None]] = {}
-
-
-def apart_from(group: Group) -> _Apart | None:
-    """The group so; None where it is better together. Made once for a plan: a host that restores the shard for every
-    micro-batch has the same plan in its hands each time."""
-    known = _kept_apart.get(id(group))
-    if known is None or known[0] is not group:
-        while len(_kept_apart) >= REMEMBERED:
-            del _kept_apart[next(iter(_kept_apart))]
-        made = deferred_group(group)
-        known = _kept_apart[id(group)] = (group, None if made is group else _Apart(made, class_paths(group)))
-    return known[1]
-
-
-def _numbered_from(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    index = batch.schema.get_field_index(NUMBER)
-    return batch.set_column(index, NUMBER, pc.add(batch.column(index), pa.scalar(first, pa.int64())))
-
-
 def _identities(plan: SharedPlan) -> list[str]:
     return [member.identity for group in plan.groups for cls in group.classes for member in cls.members]
-
-
-def _without_late_seats(batch: pa.RecordBatch, chunk_us: Int64s, kept: np.ndarray) -> tuple[pa.RecordBatch, Int64s]:
-    """A chunk's times without the late ones, and the rows with their seats among those left."""
-    if kept.all():
-        return batch, chunk_us
-    seats = (np.cumsum(kept) - 1)[int64s_of(batch, SEAT)]
-    return batch.set_column(batch.schema.get_field_index(SEAT), SEAT, pa.array(seats)), chunk_us[kept]
-
-
-def _without_reports(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray | None]:
-    """The rows alone, and which of them this input reports if they are late (None: all)."""
-    if REPORTED not in batch.schema.names:
-        return batch, None
-    reported = batch.column(REPORTED).to_numpy(zero_copy_only=False)
-    return batch.select([name for name in batch.schema.names if name != REPORTED]), reported

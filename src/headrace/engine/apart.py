@@ -1,0 +1,39 @@
+"""Groups whose classes are kept apart from their joins, made once for a plan.
+
+A host that restores the shard for every micro-batch has the same plan in its hands each time: what was made for these
+very groups serves again. Owns ``apart_from``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.plan.deferring import deferred_group
+from headrace.plan.opgraph import OperatorName
+from headrace.plan.shard_graph import class_paths
+from headrace.plan.sharing import Group
+
+REMEMBERED = 64
+"""Groups that stay prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A group whose classes are kept apart from its join, and what their operators are called."""
+
+    group: Group
+    names: list[tuple[OperatorName, ...]]
+
+
+_kept_apart: dict[int, tuple[Group, Apart | None]] = {}
+
+
+def apart_from(group: Group) -> Apart | None:
+    """The group so; None where it is better together."""
+    known = _kept_apart.get(id(group))
+    if known is None or known[0] is not group:
+        while len(_kept_apart) >= REMEMBERED:
+            del _kept_apart[next(iter(_kept_apart))]
+        made = deferred_group(group)
+        known = _kept_apart[id(group)] = (group, None if made is group else Apart(made, class_paths(group)))
+    return known[1]
