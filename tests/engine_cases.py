@@ -435,7 +435,7 @@ def host_for(case: Case, way: Way) -> LocalHost:
     )
 
 
-def run(case: Case, way: Way = Way()) -> LocalHost:  # noqa: B008
+def run(case: Case, way: Way = Way()) -> LocalHost:
     """The case to the end of its input."""
     host = host_for(case, way)
     for chunks in micro_batches(case, way):
