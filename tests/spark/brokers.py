@@ -75,7 +75,7 @@ class Broker:
         """All that a topic has."""
         from kafka import KafkaConsumer, TopicPartition
 
-        consumer = KafkaConsumer(bootstrap_servers=self.servers, enable_auto_commit=False)
+        consumer = KafkaConsumer(bootstrap_servers=self.servers)
         places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
         ends = consumer.end_offsets(places)
         consumer.assign(places)
@@ -86,14 +86,6 @@ class Broker:
                 found += [_record(one) for one in records]
         consumer.close()
         return found
-
-    def topics(self) -> set[str]:
-        from kafka import KafkaConsumer
-
-        consumer = KafkaConsumer(bootstrap_servers=self.servers)
-        names = set(consumer.topics())
-        consumer.close()
-        return names
 
 
 def _record(one: Any) -> Record:

@@ -19,11 +19,8 @@ from headrace.errors import HeadraceError
 
 LOCAL = "local[*, 4]"
 """All of this machine; a task that fails is tried again, as on a cluster."""
-_QUIET = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-}
+_UTC = {"spark.sql.session.timeZone": "UTC"}
+_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -34,11 +31,14 @@ def local_session(
     to ``log``. ``conf`` is its configuration besides what each one has."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
-    told = {**_QUIET, **(conf or {})}
+    told = dict(_UTC)
     if not is_submitted():
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.master(master or LOCAL).appName("headrace")
-        told |= _LOOPBACK if master is None or master.startswith("local") else {}
+        master = master or LOCAL
+        told |= {**_QUIET, **(conf or {})}
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            told |= _LOOPBACK
+        builder = builder.master(master).appName("headrace")
     for name, value in told.items():
         builder = builder.config(name, value)
     try:
