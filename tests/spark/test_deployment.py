@@ -20,7 +20,7 @@ from headrace.workload import Position, batches_until
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 90
+SECONDS = 48
 
 
 def cluster(*arguments: object) -> str:
