@@ -45,7 +45,7 @@ def local_session(
         with _printing_to(log):
             session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
-        raise HeadraceError(_not_started(error, told, log)) from None
+        raise HeadraceError(not_started(error, told, log)) from None
     session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -55,7 +55,8 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _not_started(error: Exception, told: Mapping[str, str], log: Path | None) -> str:
+def not_started(error: Exception, told: Mapping[str, str], log: Path | None) -> str:
+    """What to tell a user of a session that could not be made, with this configuration."""
     where = f" (all of it is in {log})" if log is not None else ""
     packages = told.get("spark.jars.packages")
     if packages and (log is None or "unresolved dependenc" in log.read_text(errors="replace").lower()):
