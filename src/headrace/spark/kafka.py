@@ -26,7 +26,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from headrace.engine.packing import CORRUPT
+from headrace.engine.packing import CORRUPT, PARTITION
 from headrace.errors import HeadraceError, SinkError, SourceError
 from headrace.model import Options, Schema, Stream
 from headrace.plan.connectors import SINKS, SOURCES
@@ -93,7 +93,8 @@ def _rows(records: DataFrame, stream: Stream, given: Mapping[str, object]) -> Da
             columns.append(read.alias(column.name))
         else:
             columns.append(sf.col("__parsed" if given["format"] == "raw" else f"__parsed.{quoted}").alias(column.name))
-    return found.select(*columns, sf.when(bad, shown).alias(CORRUPT))
+    partition = sf.concat_ws("-", sf.col("topic"), sf.col("partition")).alias(PARTITION)
+    return found.select(*columns, sf.when(bad, shown).alias(CORRUPT), partition)
 
 
 def _parsed(text: Column, inside: Schema, given: Mapping[str, object]) -> Column:
