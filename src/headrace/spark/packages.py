@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyspark
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.config import Settings
@@ -69,7 +70,7 @@ def check_format(spark: SparkSession, name: str, who: str, error: type[HeadraceE
         java = spark._jsparkSession
         source = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
         source.lookupDataSource(name, java.sessionState().conf())
-    except Py4JJavaError:
+    except (Py4JJavaError, PySparkException):
         package = PACKAGES.get(name.lower())
         hint = (
             f"start Spark with --packages {package}:{pyspark.__version__}, or without it with SET jars = 'DIR'"
