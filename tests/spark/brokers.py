@@ -16,6 +16,8 @@ from streams import Row
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "kafka"
 UNREACHED = 3
+NOTES: list[str] = []
+"""What the script had to say, for the end of the tests' report."""
 
 
 def script(*arguments: object) -> str:
@@ -26,6 +28,7 @@ def script(*arguments: object) -> str:
     if done.returncode == UNREACHED:
         pytest.skip(f"no Kafka: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
+    NOTES.extend(line for line in done.stderr.splitlines() if line not in NOTES)
     return done.stdout
 
 
