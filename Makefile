@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies docs clean bench-multiway
+.PHONY: help setup wheel demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies docs clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,13 @@ bench-joins: setup ## join orders, scans and indexes of a multi-way join, withou
 
 bench-strategies: setup ## operator strategies under bursts (paper 003), in the engine; with BENCH_ARGS=--spark on Spark too
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.queue_strategies $(BENCH_ARGS)
+
+wheel: setup ## the wheel, in dist; installed into a virtual environment of its own, with its extras, and asked its version
+	@rm -rf dist build/wheel-venv
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@$(BIN)/python -m venv build/wheel-venv
+	@build/wheel-venv/bin/pip install --quiet "$$(ls dist/headrace-*.whl)[kafka,console]"
+	@build/wheel-venv/bin/headrace --version && ls dist
 
 docs: setup ## writes docs/settings.md from headrace.config
 	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md

@@ -26,7 +26,7 @@ Command = Callable[..., tuple[int, str]]
 def headrace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs a command line; gives its exit code and what it said on standard error. Spark must not start."""
 
-    def refuse(_log: Path | None = None) -> None:
+    def refuse(_log: Path | None = None, **_: object) -> None:
         pytest.fail("Spark was started")
 
     def run(*arguments: object) -> tuple[int, str]:

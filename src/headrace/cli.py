@@ -62,7 +62,6 @@ def run(
     """Run all queries of a file as one Spark streaming query."""
     from headrace.console.live import LiveView
     from headrace.console.stopping import stop_asked
-    from headrace.spark.local import local_session
     from headrace.spark.session import Engine
 
     text = _read(file)
@@ -76,7 +75,7 @@ def run(
         engine.set(name, value)
     engine.check(out)
     with console.status("starting Spark"):
-        engine.use(local_session(out / "_spark.log"))
+        engine.open_session(out / "_spark.log")
     started = engine.start(
         out,
         checkpoint=checkpoint or chosen.checkpoint,
@@ -165,13 +164,12 @@ def demo(
 ) -> None:
     """Watch seven windows share one join: temperature and humidity sensors of a data centre."""
     from headrace.demo import run_demo
-    from headrace.spark.local import local_session
     from headrace.spark.session import Engine
 
     console = Console()
     engine = Engine()
     with console.status("starting Spark"):
-        engine.use(local_session())
+        engine.open_session()
     run_demo(engine, out or Path(mkdtemp(prefix="headrace-demo-")), seconds, console)
 
 

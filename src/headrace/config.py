@@ -126,6 +126,20 @@ def parse_sink_name(text: str) -> str:
     return text
 
 
+def parse_packages(text: str) -> tuple[str, ...]:
+    """Maven coordinates; ``none`` is none.
+
+    >>> parse_packages("org.example:one_2.13:1.0, org.example:two:2.0"), parse_packages("none")
+    (('org.example:one_2.13:1.0', 'org.example:two:2.0'), ())
+    """
+    if text.strip().lower() == "none":
+        return ()
+    names = tuple(one.strip() for one in text.split(","))
+    if not all(re.fullmatch(r"[^\s:]+:[^\s:]+:[^\s:]+", one) for one in names):
+        raise SettingError(f"{text!r} is no list of packages: write group:artifact:version, parted by commas, or none")
+    return names
+
+
 def _time_or_count(text: str, unit: str) -> tuple[int | None, int | None]:
     """A duration in microseconds, or a number of things (the unit may be left out); neither: it is not one of them."""
     match = re.fullmatch(rf"\s*(\d+)\s*(?:{unit}s?)?\s*", text, re.IGNORECASE)
@@ -306,6 +320,27 @@ class Settings:
     )
     shared_sink: str | None = _setting(
         None, parse_sink_name, "the shared sink of all queries without INTO; by default each has files of its own", str
+    )
+    master: str | None = _setting(
+        None,
+        _path,
+        "the cluster to run on, as Spark writes it (spark://host:7077, yarn, ...), unless spark-submit says it; by "
+        "default this machine",
+        str,
+    )
+    packages: tuple[str, ...] | None = _setting(
+        None,
+        parse_packages,
+        "Maven coordinates that Spark fetches jars by when it starts, parted by commas, or none; by default those that "
+        "the connectors in use need",
+        lambda value: ",".join(value) or "none",
+    )
+    jars: str | None = _setting(
+        None,
+        _path,
+        "jars that are there already, instead of packages: a directory of them, or files parted by commas; nothing is "
+        "fetched then",
+        str,
     )
     console_rows: int = _setting(10, _whole(1, 1000), "rows of a micro-batch that the console sink prints")
 

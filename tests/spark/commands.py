@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
+
+import pyspark
 
 
 class Command:
@@ -18,7 +21,7 @@ class Command:
     def __init__(self, program: Path, out: Path, *arguments: str) -> None:
         self.out = out
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "headrace", "run", str(program), "--out", str(out), *arguments],
+            [*self.starter(), "run", str(program), "--out", str(out), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -26,7 +29,10 @@ class Command:
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         )
 
-    def __enter__(self) -> Command:
+    def starter(self) -> list[str]:
+        return [sys.executable, "-m", "headrace"]
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,3 +64,17 @@ class Command:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
+
+
+class Submitted(Command):
+    """The same through spark-submit, on a cluster."""
+
+    def __init__(self, master: str, program: Path, out: Path, *arguments: str) -> None:
+        self.master = master
+        super().__init__(program, out, *arguments)
+
+    def starter(self) -> list[str]:
+        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+        conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.executor.memory": "700m"}
+        options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+        return [str(submit), "--master", self.master, *options, str(Path(__file__).parents[2] / "deploy" / "main.py")]

@@ -6,8 +6,15 @@ import os
 import sys
 from collections.abc import Iterator
 
+import brokers
 import pytest
 from pyspark.sql import SparkSession
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which connector the Kafka tests had, if it is not that of the installed Spark."""
+    for note in brokers.NOTES:
+        terminalreporter.write_line(note)
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ def headrace(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     """Runs a command line in this process, on the tests' Spark; gives exit code, standard output and error."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(local, "local_session", lambda _log=None: spark)
+        monkeypatch.setattr(local, "local_session", lambda _log=None, **_: spark)
         monkeypatch.setattr(sys, "argv", ["headrace", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -17,7 +17,8 @@ def test_examples_are_read_from_top_to_bottom() -> None:
     script = read_script("\n".join(re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)))
     many = ["storm", "mast_readings", "rising", "near_line", "at_once"]
     grouped = ["hot_and_wet_places", "peaks", "unsteady", "present"]
-    names = ["hot_and_wet", "query_1", "query_2", "sudden", *many, *grouped, "query_3"]
+    outside = ["large_orders", "small_orders"]
+    names = ["hot_and_wet", "query_1", "query_2", "sudden", *outside, *many, *grouped, "query_3"]
     assert [query.name for query in script.queries] == names
 
 
@@ -56,3 +57,9 @@ def test_every_function_is_listed() -> None:
     functions = TEXT.partition("## Functions")[2].partition("\n## ")[0]
     missing = [name for name in CALLABLE if not re.search(rf"\b{name.upper()}\b", functions)]
     assert missing == []
+
+
+def test_examples_of_the_kafka_page_are_read() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "kafka.md").read_text()
+    script = read_script("\n".join(re.findall(r"```sql\n(.*?)```", page, re.DOTALL)))
+    assert [query.name for query in script.queries] == ["first_steps", "large"]

@@ -54,6 +54,8 @@ number that differs between chunks of one place. Absent where the source has no 
 ORDER_SHIFT = 20
 CORRUPT = "__corrupt"
 """Column with the text of a row that could not be read as its schema says; null for all others."""
+PARTITION = "__partition"
+"""Column with the name of the source's partition that a row is from. Absent where the source does not say."""
 MALFORMED = "malformed"
 LATE_IN_CHUNK = "late"
 
@@ -326,5 +328,5 @@ def _readable(row: dict[str, object]) -> object:
     corrupt = row.pop(CORRUPT, None)
     if corrupt is not None:
         return corrupt
-    marks = (ORDER, NUMBER, SEAT)
+    marks = (ORDER, PARTITION, NUMBER, SEAT)
     return {name: value for name, value in row.items() if name not in marks and not name.startswith((KEY, BEFORE))}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from headrace.config import Settings
-from headrace.model import QueryId, format_duration
+from headrace.model import Options, QueryId, format_duration
 from headrace.plan.canonical import Sizes
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.explain_folds import fold_lines
@@ -87,8 +87,12 @@ def _group_lines(
         yield from _input_lines(plan, reader, [names[side] for side, used in enumerate(group.sides) if used == index])
     if group.verified:
         yield f"  after join    {conditions_text(group.verified, names)} (keys are hashed; compared by value)"
+    sinks = dict(plan.sinks)
     for cls in group.classes:
         yield from _class_lines(group, cls, names, settings)
+        for member in cls.members:
+            if (named := outside_text(sinks.get(member.query, ()), member.query)) is not None:
+                yield f"    into        {named} ({member.query}, at least once)"
 
 
 def _turns_text(settings: Settings) -> str:
@@ -187,8 +191,25 @@ def _input_lines(plan: SharedPlan, reader: Input, sides: Sequence[str]) -> Itera
     stream = plan.catalog.get(reader.stream)
     delay = f", up to {format_duration(stream.max_delay_us)} out of order" if stream.max_delay_us else ""
     yield f"  input         {' and '.join(sides)} by {reader.time}{delay}"
+    if (named := outside_text(stream.options)) is not None:
+        yield f"    from        {named}"
     yield f"    carries     {', '.join(str(column) for column in reader.schema)}"
     yield f"    at source   {conditions_text(reader.pushed)}"
+
+
+def outside_text(options: Options, query: str | None = None) -> str | None:
+    """A source or sink that is Spark's own, in a few words; None for all others.
+
+    >>> outside_text((("connector", "kafka"), ("servers", "b:9092"), ("topic", "clicks")))
+    'kafka topic clicks at b:9092'
+    """
+    told = dict(options)
+    match told.get("connector"):
+        case "kafka":
+            return f"kafka topic {told.get('topic') or query} at {told['servers']}"
+        case "spark":
+            return f"spark format {told['format']}" + (f" at {told['path']}" if "path" in told else "")
+    return None
 
 
 def _class_lines(group: Group, cls: OutputClass, names: Sequence[str], settings: Settings) -> Iterator[str]:

@@ -13,6 +13,7 @@ from headrace.spark.changes import Change, Changes, added, without
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
+from headrace.spark.outlets import make_ready
 from headrace.spark.staging import claim
 
 if TYPE_CHECKING:
@@ -80,4 +81,5 @@ class LiveQueries:
         sinks = self._engine.sinks(plan, self._out)
         for one in set(sinks.directories.values()):
             claim(one, self._checkpoint.id)
+        make_ready(self._engine.spark, sinks.outlets.values())
         return Change(queries, record, self._engine.work(plan, sinks), sinks)

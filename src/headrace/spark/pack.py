@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from headrace.engine.arrow_types import arrow_type
-from headrace.engine.packing import CORRUPT, ORDER, Envelope, Kind, Packer
+from headrace.engine.packing import CORRUPT, ORDER, PARTITION, Envelope, Kind, Packer
 from headrace.model import Stream
 from headrace.plan.skew import seen_to_json
 from headrace.spark.checkpoint import END_MESSAGE
@@ -79,6 +79,6 @@ def _typed(rows: pa.RecordBatch, stream: Stream) -> pa.RecordBatch:
     """The batch with the stream's own types: Spark names the session's time zone, the engine is in UTC."""
     fields = []
     for field in rows.schema:
-        column = None if field.name in (ORDER, CORRUPT) else stream.schema.find(field.name)
+        column = None if field.name in (ORDER, CORRUPT, PARTITION) else stream.schema.find(field.name)
         fields.append(field if column is None else pa.field(field.name, arrow_type(column.type)))
     return rows.cast(pa.schema(fields))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -41,6 +42,7 @@ from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.orders import Work
+from headrace.spark.outlets import Outlet, placed, with_places, write_out
 from headrace.spark.pacing import Pacer
 from headrace.spark.pack import controller, packer
 from headrace.spark.processor import ShardProcessor
@@ -79,6 +81,12 @@ class Sinks:
     consoles: dict[str, Schema]
     callbacks: dict[str, tuple[Schema, Callback]]
     console_rows: int
+    outlets: dict[str, Outlet] = field(default_factory=dict)
+
+    @property
+    def called(self) -> frozenset[str]:
+        """The queries whose rows come whole, to be read by Spark."""
+        return frozenset((*self.callbacks, *self.outlets))
 
 
 class Router:
@@ -112,7 +120,7 @@ class Router:
 
     def __call__(self, reports: DataFrame, batch: int) -> None:
         began_s = time.time()
-        is_read_again = bool(self._sinks.callbacks)
+        is_read_again = bool(self._sinks.called)
         if is_read_again:
             reports = reports.persist()
         try:
@@ -124,8 +132,8 @@ class Router:
 
     def _route(self, reports: DataFrame, batch: int, began_s: float) -> None:
         shipped = sf.col("kind") == ROWS
-        if self._sinks.callbacks:
-            kept_away = shipped & _for_any(self._sinks.callbacks) & ~_for_any(self._sinks.consoles)
+        if self._sinks.called:
+            kept_away = shipped & _for_any(self._sinks.called) & ~_for_any(self._sinks.consoles)
             rows = reports.where(~kept_away).collect()
         else:
             rows = reports.collect()
@@ -136,13 +144,28 @@ class Router:
         for query, (schema, callback) in self._sinks.callbacks.items():
             mine = reports.where(shipped & sf.array_contains("queries", query)).mapInArrow(_unpacked, ddl(schema))
             callback(query, combined.added_to(mine, query), batch)
+        told = tuple((row.shard, json.loads(row.detail)) for row in rows if row.kind == TOLD)
+        self._write_out(reports, batch, told, combined)
         self._print(batch, [*(row for row in rows if row.kind == ROWS), *combined.reports])
         shutil.rmtree(self._sinks.out / STAGING / batch_name(batch), ignore_errors=True)
-        told = tuple((row.shard, json.loads(row.detail)) for row in rows if row.kind == TOLD)
         allowed = self._checkpoint.orders.probes(batch) or self._pacer.first_probes()
         facts = BatchFacts(batch, began_s, time.time(), told, allowed, combined.arrived)
         self._metrics.add(facts)
         self._order_next(batch, facts)
+
+    def _write_out(
+        self, reports: DataFrame, batch: int, told: tuple[tuple[int, dict[str, Any]], ...], combined: Combined
+    ) -> None:
+        """Lets Spark write the rows of those queries that have any."""
+        having = {query for _, one in told for query in one["arrived"]} | combined.arrived.keys()
+        shipped = sf.col("kind") == ROWS
+
+        def rows_of(outlet: Outlet) -> DataFrame:
+            mine = reports.where(shipped & sf.array_contains("queries", outlet.query))
+            return combined.added_to(mine.mapInArrow(placed, outlet.placed_ddl()), outlet.query, are_placed=True)
+
+        outlets = [one for query, one in self._sinks.outlets.items() if query in having]
+        write_out(outlets, rows_of, batch, self._checkpoint.id[:8])
 
     def _combined(self, batch: int, sent: list[Sent]) -> Combined:
         """The rows of groups that span shards, under the plan of this micro-batch."""
@@ -151,7 +174,7 @@ class Router:
         staging = self._sinks.out / STAGING / batch_name(batch)
         shared = {query: sink for query, sink in shared_sinks(work.plan.sinks).items() if query in work.staged}
         writer = StageWriter(staging, len(self._checkpoint.labels), self._compression, shared)
-        found = Combined()
+        found = Combined(len(self._checkpoint.labels))
         for effect in self._combine.run(batch, work.plan, points, sent):
             found.add(effect, work, writer)
         found.staged = writer.close()
@@ -211,8 +234,9 @@ class Router:
 
 @dataclass(slots=True)
 class Combined:
-    """What the second stage gave in a micro-batch, on its way to the sinks."""
+    """What the second stage gave in a micro-batch, on its way to the sinks; it counts as one more shard."""
 
+    shard: int
     staged: list[StagedPart] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     arrived: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -232,11 +256,13 @@ class Combined:
             payload = pack_batch(effect.batch).to_pybytes()
             self.reports.append(Report(ROWS, writer.shard, shipped, effect.batch.num_rows, "", payload))
 
-    def added_to(self, rows: DataFrame, query: str) -> DataFrame:
-        """A callback's rows, with those of the second stage."""
+    def added_to(self, rows: DataFrame, query: str, *, are_placed: bool = False) -> DataFrame:
+        """Rows that Spark reads, with those of the second stage."""
         if query not in self._called:
             return rows
-        return rows.unionAll(rows.sparkSession.createDataFrame(pa.Table.from_batches(self._called[query])))
+        seen: dict[int, int] = {}
+        mine = [with_places(one, self.shard, seen) if are_placed else one for one in self._called[query]]
+        return rows.unionAll(rows.sparkSession.createDataFrame(pa.Table.from_batches(mine)))
 
 
 def _for_any(queries: Iterable[str]) -> Column:

@@ -37,17 +37,20 @@ from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.plan.sinks import sink_of, with_shared_sink
+from headrace.spark import local
 from headrace.spark.cache import SegmentCache, cache_root
 from headrace.spark.changes import Changes, replayed
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
+from headrace.spark.formats import ENDLESS
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.labels import shard_labels
 from headrace.spark.live import LiveQueries
-from headrace.spark.local import local_session
 from headrace.spark.metrics import RunMetrics
 from headrace.spark.orders import Work
+from headrace.spark.outlets import CONNECTORS, make_ready, of_queries
 from headrace.spark.pacing import Pacer
+from headrace.spark.packages import formats_of, jars_conf
 from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, sinks_by_query, windows_of
 from headrace.spark.run import Run
 from headrace.spark.sources import check_files, source_frame
@@ -86,8 +89,15 @@ class Engine:
     def spark(self) -> SparkSession:
         """The session; a local one is made when none was given."""
         if self._spark is None:
-            self._spark = local_session()
+            self.open_session()
+        assert self._spark is not None
         return self._spark
+
+    def open_session(self, log: Path | None = None) -> None:
+        """Makes a session to run on, with the jars that the program's connectors need; ``log`` gets what Spark
+        prints."""
+        conf = jars_conf(self._settings, formats_of(self._catalog, self._queries))
+        self._spark = local.local_session(log, master=self._settings.master, conf=conf)
 
     def use(self, spark: SparkSession) -> None:
         """The session to run on, when it was not given at first."""
@@ -189,6 +199,7 @@ class Engine:
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in set(sinks.directories.values()):
                 claim(one, opened.id)
+            make_ready(self.spark, sinks.outlets.values())
             warm_up(self.spark, min(settings.shards, self.spark.sparkContext.defaultParallelism))
             names = tuple(stream.name for stream in self._catalog.streams)
             metrics = RunMetrics(plan.queries, names, windows_of(plan), settings.shards, time.time())
@@ -213,7 +224,7 @@ class Engine:
         return Work(
             plan,
             staged=frozenset(sinks.directories),
-            called=frozenset(sinks.callbacks),
+            called=sinks.called,
             shard=ShardOptions(
                 cut,
                 settings.merge_fanout,
@@ -330,6 +341,8 @@ def _check_ends(catalog: Catalog) -> None:
                 f"stream {stream.name} never ends, so not all of it can be taken: give it a duration, "
                 "such as duration = '1 minute', or run without --once"
             )
+        if stream.option("connector") == "spark" and str(stream.option("format")).lower() in ENDLESS:
+            raise SettingError(f"stream {stream.name} never ends, so not all of it can be taken: run without --once")
 
 
 def _output_directory(out: str | Path | None, plan: SharedPlan, callbacks: dict[str, Callback]) -> Path:
@@ -350,6 +363,8 @@ def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_
         connector = dict(into).get("connector", "parquet")
         if query in callbacks or delivery_of(into) is Delivery.COUNT:
             continue
+        if connector in CONNECTORS:
+            continue
         if connector == "console":
             consoles[query] = schemas[query]
         else:
@@ -360,7 +375,8 @@ def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_
                 raise PlanError(f"queries {taken} and {query} both write to {path}: give one of them another path")
             _check_columns(query, schemas[query])
     called = {query: (schemas[QueryId(query)], callback) for query, callback in callbacks.items() if query in schemas}
-    return Sinks(out, directories, consoles, called, console_rows)
+    outlets = of_queries(schemas, [one for one in plan.sinks if one[0] not in callbacks])
+    return Sinks(out, directories, consoles, called, console_rows, outlets)
 
 
 def _check_columns(query: str, schema: Schema) -> None:

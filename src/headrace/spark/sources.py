@@ -1,7 +1,7 @@
 """Sources: a declared stream as a Spark streaming DataFrame of all its columns: a query may come that reads them.
 
-Files arrive in modification order, rows in file order: column ``__order`` says so. Generators and DataFrames given
-through the API have no order that can be seen; there a micro-batch arrives at once.
+Files arrive in modification order, rows in file order: column ``__order`` says so. Generators, other sources of Spark's
+and DataFrames given through the API have no order that can be seen; there a micro-batch arrives at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from headrace.errors import SourceError
 from headrace.model import Stream
 from headrace.plan.connectors import SOURCES
 from headrace.spark.ddl import ddl
+from headrace.spark.formats import format_frame
 from headrace.spark.generator import generator_reader
+from headrace.spark.kafka import kafka_frame
 
 _CHECKED_FILES = 200
 """Parquet files whose schema is looked at before a run starts."""
@@ -29,8 +31,13 @@ _CHECKED_FILES = 200
 
 def source_frame(spark: SparkSession, stream: Stream, settings: Settings, first_us: int) -> DataFrame:
     """The stream's rows."""
-    if stream.option("connector") == "generator":
-        return generator_reader(spark, stream, first_us)
+    match stream.option("connector"):
+        case "generator":
+            return generator_reader(spark, stream, first_us)
+        case "kafka":
+            return kafka_frame(spark, stream)
+        case "spark":
+            return format_frame(spark, stream)
     return _file_frame(spark, stream, settings)
 
 

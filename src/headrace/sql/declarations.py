@@ -6,9 +6,11 @@ options that are the stream's own: ``time`` and ``max_delay``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headrace.errors import PlanError, SettingError
-from headrace.model import TIMESTAMP, Column, Options, Schema, Stream, StreamId
-from headrace.plan.connectors import SINKS, SOURCES, Connector, Reach
+from headrace.model import STRING, TIMESTAMP, Column, Options, Schema, Stream, StreamId
+from headrace.plan.connectors import PASSED, SINKS, SOURCES, Connector, Reach
 from headrace.sql.literals import checked_duration_us
 from headrace.sql.reader import OptionPair, Word
 from headrace.sql.statements import CreateStream, SelectText
@@ -22,7 +24,8 @@ def bind_stream(source: SqlText, statement: CreateStream) -> Stream:
     schema = _schema(source, statement)
     own, kept = _split(source, statement.options)
     options = _checked(source, kept, SOURCES, "WITH", statement.name.span, _STREAM_OPTIONS)
-    _check_key(source, kept, schema)
+    _check_columns(source, kept, SOURCES[dict(options)["connector"]], schema)
+    _check_raw(source, kept, dict(options), schema)
     time = _time(source, statement, schema, own.get("time"))
     try:
         return Stream(StreamId(statement.name.text), schema, time, _max_delay_us(source, own.get("max_delay")), options)
@@ -36,6 +39,15 @@ def bind_into(source: SqlText, select: SelectText) -> Options:
         return ()
     _split(source, select.into)
     return _checked(source, select.into, SINKS, "INTO", select.into_span, ())
+
+
+def check_into(source: SqlText, select: SelectText, schema: Schema) -> None:
+    """Refuses options of INTO that do not fit the query's columns."""
+    if select.into is None:
+        return
+    given = {pair.name.text: pair.value.text for pair in select.into}
+    _check_columns(source, select.into, SINKS[given["connector"].lower()], schema)
+    _check_raw(source, select.into, given, schema)
 
 
 def _schema(source: SqlText, statement: CreateStream) -> Schema:
@@ -54,9 +66,9 @@ def _split(source: SqlText, pairs: tuple[OptionPair, ...]) -> tuple[dict[str, Op
     own: dict[str, OptionPair] = {}
     seen: set[str] = set()
     for pair in pairs:
-        if pair.name.text in seen:
+        if pair.name.text.lower() in seen:
             raise source.error(f"option {pair.name.text} is given twice", pair.name.span, "leave one of them out")
-        seen.add(pair.name.text)
+        seen.add(pair.name.text.lower())
         if pair.name.text in _STREAM_OPTIONS:
             own[pair.name.text] = pair
     return own, tuple(pair for pair in pairs if pair.name.text not in own)
@@ -110,6 +122,8 @@ def _connector(
     connector = connectors.get(pair.value.text.lower())
     if connector is None:
         hint = suggest(pair.value.text, written, "the connectors are")
+        if "spark" in connectors and hint.startswith("the"):
+            hint += f"; for another format of Spark's write connector = 'spark', format = '{pair.value.text}'"
         raise source.error(f"there is no connector {pair.value.text} for {clause}", pair.value.span, hint)
     if connector.reach is not Reach.SQL:
         raise source.error(
@@ -122,8 +136,13 @@ def _connector(
 
 def _check_option(source: SqlText, connector: Connector, pair: OptionPair, also: tuple[str, ...]) -> None:
     option = connector.option(pair.name.text)
+    instead = connector.instead_of(pair.name.text)
+    if instead is not None:
+        raise source.error(
+            f"{pair.name.text} is given by the option {instead}", pair.name.span, f"write {instead} = '...'"
+        )
     if option is None:
-        names = [*(one.name for one in connector.options), *also]
+        names = [*(one.name for one in connector.options), *also, *([f"{PASSED}name"] if connector.passes else [])]
         hint = suggest(pair.name.text, names, "its options are") or "it takes none"
         raise source.error(f"connector {connector.name} has no option {pair.name.text}", pair.name.span, hint)
     try:
@@ -133,15 +152,37 @@ def _check_option(source: SqlText, connector: Connector, pair: OptionPair, also:
         raise source.error(f"option {pair.name.text}: {message}", pair.value.span, hint) from error
 
 
-def _check_key(source: SqlText, pairs: tuple[OptionPair, ...], schema: Schema) -> None:
-    """The generator's key must be one of the stream's columns."""
+def _check_columns(source: SqlText, pairs: tuple[OptionPair, ...], connector: Connector, schema: Schema) -> None:
+    """Options that name a column must name one that there is, of the type they need."""
     for pair in pairs:
-        if pair.name.text == "key" and schema.find(pair.value.text) is None:
+        option = connector.option(pair.name.text)
+        if option is None or not option.names_column:
+            continue
+        column = schema.find(pair.value.text)
+        if column is None:
+            hint = suggest(pair.value.text, schema.names, "the columns are")
+            raise source.error(f"there is no column {pair.value.text}", pair.value.span, hint)
+        if option.of_type is not None and column.type != option.of_type:
             raise source.error(
-                f"there is no column {pair.value.text}",
+                f"column {column.name} is {column.type}: {option.name} must be {option.of_type}",
                 pair.value.span,
-                suggest(pair.value.text, schema.names, "the columns are"),
+                f"declare it as {column.name} {option.of_type}",
             )
+
+
+def _check_raw(source: SqlText, pairs: tuple[OptionPair, ...], given: Mapping[str, str], schema: Schema) -> None:
+    """A raw value is one text: it needs one STRING column, besides those that are not in the value."""
+    if given["connector"].lower() != "kafka" or given.get("format", "").lower() != "raw":
+        return
+    elsewhere = {given.get(name, "").lower() for name in ("key_column", "timestamp_column")}
+    inside = [column for column in schema if column.name.lower() not in elsewhere]
+    if [column.type for column in inside] != [STRING]:
+        shown = ", ".join(str(column) for column in inside) or "none"
+        raise source.error(
+            f"a raw value is one STRING column, and these are {shown}",
+            next(pair.value.span for pair in pairs if pair.name.text == "format"),
+            "write format = 'json', or leave one STRING column beside key_column and timestamp_column",
+        )
 
 
 def _time(source: SqlText, statement: CreateStream, schema: Schema, pair: OptionPair | None) -> str:

@@ -136,9 +136,12 @@ class TokenReader:
     def _option_name(self, example: str) -> Word:
         if not self.done and self.tokens[self.at].token_type == TokenType.STRING:
             span = self.span
-            return Word(self.take().text.lower(), span)
+            return Word(_option(self.take().text), span)
         word = self.name("the name of an option", f"write {example}")
-        return Word(word.text.lower(), word.span)
+        while self.accept("."):  # option.rowsPerSecond
+            rest = self.name("the rest of the option's name", f"write {word.text}.name = 'value', or quote the name")
+            word = Word(f"{word.text}.{rest.text}", word.span.to(rest.span))
+        return Word(_option(word.text), word.span)
 
     def value(self, stops: tuple[str, ...], name: str) -> Word:
         """A quoted text, or all tokens up to a stop as they are written."""
@@ -202,6 +205,16 @@ class TokenReader:
         if not re.fullmatch(r"[0-9]{1,9}", self.peek()):
             raise self.unexpected("a whole number", "write DECIMAL(10, 2), say")
         return int(self.take().text)
+
+
+def _option(name: str) -> str:
+    """An option's name in small letters; one of Spark's as it is written.
+
+    >>> _option("Path"), _option("Option.rowsPerSecond")
+    ('path', 'option.rowsPerSecond')
+    """
+    head, dot, rest = name.partition(".")
+    return f"{head.lower()}{dot}{rest}"
 
 
 def _quoting(word: str) -> str:

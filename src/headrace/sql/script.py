@@ -12,7 +12,7 @@ from headrace.config import Settings
 from headrace.errors import SettingError
 from headrace.model import Catalog, QueryId
 from headrace.plan.queries import Query
-from headrace.sql.declarations import bind_into, bind_stream
+from headrace.sql.declarations import bind_into, bind_stream, check_into
 from headrace.sql.lexer import span_of_all, split_statements, tokenize
 from headrace.sql.reader import Word
 from headrace.sql.select import Known, bind_select
@@ -117,7 +117,9 @@ class _State:
 
     def _bind(self, name: QueryId, select: SelectText) -> Query:
         known = Known(self.catalog, tuple(query.name for query in self.queries))
-        return bind_select(self.source, select, name, known, bind_into(self.source, select))
+        query = bind_select(self.source, select, name, known, bind_into(self.source, select))
+        check_into(self.source, select, query.schema)
+        return query
 
     def _free_name(self, stem: str, among: list[Query]) -> QueryId:
         taken = {query.name.lower() for query in among}

@@ -1,0 +1,219 @@
+"""Kafka through Spark's own connector: topics as streams, and rows as records.
+
+      record  key | value ............. | timestamp      a topic's partition has an order of its own
+                |   json, csv or raw        |
+      column  key_column | the others | timestamp_column
+
+Owns: what a record's columns are (one that cannot be read is malformed, and keeps its text), where reading begins, and
+what a result row is as a record. Spark keeps the offsets in the checkpoint, so a record is taken once. A row is written
+at least once: a micro-batch that is run again after a crash writes the same rows with the same identity::
+
+    <checkpoint>/<query>/<micro-batch>/<shard>/<row>
+
+the record's key unless ``key_column`` says otherwise, and its header ``headrace-id`` in any case. The identity is the
+same each time because a shard's step is deterministic: the same input gives the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from headrace.engine.packing import CORRUPT, PARTITION
+from headrace.errors import HeadraceError, SinkError, SourceError
+from headrace.model import Options, Schema, Stream
+from headrace.plan.connectors import SINKS, SOURCES
+from headrace.spark.ddl import ddl
+from headrace.spark.packages import check_format
+
+FORMAT = "kafka"
+ID_HEADER = "headrace-id"
+QUERY_HEADER = "headrace-query"
+NO_VALUE = "(no value)"
+"""What the dead letters show of a record without a value."""
+_ANSWER_MS = 10_000
+"""How long a broker may take to answer before a run starts."""
+_TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
+"""How times are written: with microseconds, in UTC."""
+
+
+# Records as rows.
+
+
+def kafka_frame(spark: SparkSession, stream: Stream) -> DataFrame:
+    """The stream's rows, those that cannot be read with their text in ``CORRUPT``."""
+    given = SOURCES[FORMAT].values(stream.options)
+    passed = SOURCES[FORMAT].passed(stream.options)
+    check_format(spark, FORMAT, f"stream {stream.name}", SourceError)
+    topics = str(given["topic"]).split(",")
+    _check_topics(spark, stream, str(given["servers"]), topics, passed)
+    reader = spark.readStream.format(FORMAT).options(**passed)
+    reader = reader.option("kafka.bootstrap.servers", given["servers"]).option("subscribe", ",".join(topics))
+    for name, value in _start(given["start"]).items():
+        reader = reader.option(name, value)
+    if given["max_records_per_batch"] is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(given["max_records_per_batch"]))
+    return _rows(reader.load(), stream, given)
+
+
+def _start(start: object) -> dict[str, str]:
+    if not isinstance(start, dt.datetime):
+        return {"startingOffsets": str(start)}
+    moment_ms = (start - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+    # A partition that has nothing since then begins with what comes.
+    return {"startingTimestamp": str(moment_ms), "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def _rows(records: DataFrame, stream: Stream, given: Mapping[str, object]) -> DataFrame:
+    key, moment = (str(given[name] or "").lower() for name in ("key_column", "timestamp_column"))
+    inside = Schema(tuple(one for one in stream.schema if one.name.lower() not in (key, moment)))
+    text = sf.col("value").cast("string")
+    is_text = sf.expr("is_valid_utf8(CAST(value AS STRING))")
+    shown = sf.coalesce(sf.expr("make_valid_utf8(CAST(value AS STRING))"), sf.lit(NO_VALUE))
+    parsed = _parsed(text, inside, given)
+    found = records.withColumn("__parsed", parsed).withColumn("__key", sf.expr("make_valid_utf8(CAST(key AS STRING))"))
+    bad = sf.col("__parsed").isNull() | ~is_text
+    if given["format"] != "raw":
+        bad |= sf.col(f"__parsed.{CORRUPT}").isNotNull()
+    columns: list[Column] = []
+    for column in stream.schema:
+        quoted = f"`{column.name.replace('`', '``')}`"
+        if column.name.lower() == moment:
+            columns.append(sf.col("timestamp").alias(column.name))
+        elif column.name.lower() == key:
+            read = sf.expr(f"try_cast(__key AS {column.type})")
+            bad |= sf.col("__key").isNotNull() & read.isNull()
+            columns.append(read.alias(column.name))
+        else:
+            columns.append(sf.col("__parsed" if given["format"] == "raw" else f"__parsed.{quoted}").alias(column.name))
+    partition = sf.concat_ws("-", sf.col("topic"), sf.col("partition")).alias(PARTITION)
+    return found.select(*columns, sf.when(bad, shown).alias(CORRUPT), partition)
+
+
+def _parsed(text: Column, inside: Schema, given: Mapping[str, object]) -> Column:
+    """What a value is: a structure with all of its columns, or a text; NULL if it is none."""
+    if given["format"] == "raw":
+        return text
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "timeZone": "UTC"}
+    schema = ", ".join([*([ddl(inside)] if len(inside) else []), f"`{CORRUPT}` string"])
+    if given["format"] == "csv":
+        return sf.from_csv(text, schema, {**options, "sep": str(given["delimiter"])})
+    return sf.from_json(text, schema, options)
+
+
+# Rows as records.
+
+
+def records_of(
+    rows: DataFrame, schema: Schema, query: str, into: Options, batch: int, run: str, shard: str, row: str
+) -> DataFrame:
+    """A query's rows of a micro-batch as records: topic, key, value and headers. ``run``: what tells checkpoints apart;
+    ``shard`` and ``row``: the columns that tell the rows of a micro-batch apart."""
+    given = SINKS[FORMAT].values(into)
+    identity = sf.concat_ws("/", sf.lit(run), sf.lit(query), sf.lit(str(batch)), sf.col(shard), sf.col(row))
+    key = str(given["key_column"] or "")
+    found = schema.find(key) if key else None
+    headers = [(QUERY_HEADER, sf.lit(query)), (ID_HEADER, identity)]
+    named = [sf.struct(sf.lit(name).alias("key"), one.cast("binary").alias("value")) for name, one in headers]
+    return rows.select(
+        sf.lit(str(given["topic"] or query)).alias("topic"),
+        (identity if found is None else sf.col(_quoted(found.name)).cast("string")).alias("key"),
+        _value(schema, key, given).alias("value"),
+        sf.array(*named).alias("headers"),
+    )
+
+
+def _value(schema: Schema, key: str, given: Mapping[str, object]) -> Column:
+    if given["format"] == "raw":
+        (inside,) = [one for one in schema if one.name.lower() != key.lower()]
+        return sf.col(_quoted(inside.name))
+    whole = sf.struct(*(sf.col(_quoted(one.name)) for one in schema))
+    if given["format"] == "csv":
+        return sf.to_csv(whole, {**_TIMES, "sep": str(given["delimiter"])})
+    return sf.to_json(whole, {**_TIMES, "ignoreNullFields": "false"})
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def write_records(records: DataFrame, into: Options) -> None:
+    """Sends records to the brokers of a sink; returns when they have them."""
+    given = SINKS[FORMAT].values(into)
+    writer = records.write.format(FORMAT).options(**SINKS[FORMAT].passed(into))
+    writer.option("kafka.bootstrap.servers", given["servers"]).save()
+
+
+def brokers_of(into: Options) -> Options:
+    """What sinks must have in common to be written together."""
+    return tuple((name, value) for name, value in into if name == "servers" or name.startswith("option."))
+
+
+# What is asked of a broker before a run starts.
+
+
+def _check_topics(
+    spark: SparkSession, stream: Stream, servers: str, topics: Iterable[str], passed: Mapping[str, str]
+) -> None:
+    """Refuses topics that are not there: Spark would wait for them, and fail."""
+    with _admin(spark, f"stream {stream.name}", servers, passed, SourceError) as admin:
+        names = set(admin.listTopics().names().get())
+    for topic in topics:
+        if topic not in names:
+            near = difflib.get_close_matches(topic, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else "create it, or correct topic = '...'"
+            raise SourceError(f"stream {stream.name}: there is no topic {topic} at {servers}: {hint}")
+
+
+def ready_topics(spark: SparkSession, query: str, into: Options) -> None:
+    """Makes a sink's topic, with as many partitions as the brokers give by default, if it is not there."""
+    given = SINKS[FORMAT].values(into)
+    topic, servers = str(given["topic"] or query), str(given["servers"])
+    check_format(spark, FORMAT, f"query {query}", SinkError)
+    with _admin(spark, f"query {query}", servers, SINKS[FORMAT].passed(into), SinkError) as admin:
+        if topic in set(admin.listTopics().names().get()):
+            return
+        java = spark._jvm.java.util
+        new = spark._jvm.org.apache.kafka.clients.admin.NewTopic(topic, java.Optional.empty(), java.Optional.empty())
+        admin.createTopics(java.Collections.singleton(new)).all().get()
+
+
+@contextmanager
+def _admin(spark: SparkSession, who: str, servers: str, passed: Mapping[str, str], error: type[HeadraceError]) -> Any:
+    """A client that asks brokers; what they refuse is told as ``error``."""
+    jvm = spark._jvm
+    properties = jvm.java.util.Properties()
+    properties.put("bootstrap.servers", servers)
+    properties.put("default.api.timeout.ms", str(_ANSWER_MS))
+    properties.put("request.timeout.ms", str(_ANSWER_MS // 2))
+    for name, value in passed.items():
+        if name.lower().startswith("kafka."):
+            properties.put(name[len("kafka.") :], value)
+    admin = None
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+        yield admin
+    except Py4JJavaError as failure:
+        cause = failure.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        raise error(f"{who}: the brokers at {servers} do not do as asked: {_told(cause)}") from None
+    except Py4JError as failure:
+        raise error(f"{who}: Kafka's client cannot be used: {str(failure).splitlines()[0]}") from None
+    finally:
+        if admin is not None:
+            admin.close(jvm.java.time.Duration.ZERO)
+
+
+def _told(cause: Any) -> str:
+    name = cause.getClass().getSimpleName()
+    if name in ("TimeoutException", "ConnectException"):
+        return "nobody answers. Start them, or correct servers = '...'"
+    return f"{name}: {cause.getMessage()}"
