@@ -117,6 +117,22 @@ def drop(
     _request({"drop": query}, out, checkpoint)
 
 
+@app.command()
+def pause(
+    query: Annotated[str, typer.Argument(help="the query's name")], out: OutOf, checkpoint: CheckpointOf = None
+) -> None:
+    """Pause a query of a running pipeline: it costs nothing and gives nothing until it is resumed."""
+    _request({"pause": query}, out, checkpoint)
+
+
+@app.command()
+def resume(
+    query: Annotated[str, typer.Argument(help="the query's name")], out: OutOf, checkpoint: CheckpointOf = None
+) -> None:
+    """Let a paused query go on, from the tuples held then."""
+    _request({"resume": query}, out, checkpoint)
+
+
 def _request(record: dict[str, str], out: Path, checkpoint: Path | None) -> None:
     from headrace.spark.changes import request
     from headrace.spark.checkpoint import running_requests
