@@ -257,6 +257,11 @@ class RunMetrics:
         with self._lock:
             return dict(self._records)
 
+    @property
+    def last_batch(self) -> int | None:
+        with self._lock:
+            return self._recent[-1].batch if self._recent else None
+
     def unfinished_rows(self) -> int | None:
         """Rows that wait in all shards, for another stream or for their turn, and what queues hold; None before every
         shard was heard."""

@@ -101,6 +101,11 @@ class Run:
     def settings(self) -> Settings:
         return self._live.settings
 
+    @property
+    def last_batch(self) -> int | None:
+        """The number of the last micro-batch that was published by this run."""
+        return self._metrics.last_batch
+
     def plan(self) -> SharedPlan:
         """How the queries share joins."""
         return self._live.plan()
