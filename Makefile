@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies docs clean bench-multiway
+.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-api docs site chromium pictures clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ check: setup ## format, lint, types, fast tests, doctests, generated docs
 search: setup ## the fast tests on new random examples, other ones each time (HYPOTHESIS_PROFILE=thorough for many more)
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -m "not spark"
 
-test-spark: setup ## only the tests that run Spark
+test-spark: setup chromium ## only the tests that run Spark
 	$(SPARK_ENV) $(BIN)/pytest -q -m spark
 
 bench: setup ## Headrace against Spark's own joins; results in out/bench (BENCH_ARGS=--quick for a small one)
@@ -60,6 +60,18 @@ bench-joins: setup ## join orders, scans and indexes of a multi-way join, withou
 
 bench-strategies: setup ## operator strategies under bursts (paper 003), in the engine; with BENCH_ARGS=--spark on Spark too
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.queue_strategies $(BENCH_ARGS)
+
+bench-api: setup ## 50 clients of headrace serve add and drop queries for two minutes; results in out/bench-api
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.api_clients $(BENCH_ARGS)
+
+site: setup ## the documentation as a web site, in out/site
+	@$(BIN)/mkdocs build --strict --quiet
+
+pictures: setup chromium ## pictures of the console for the documentation, from a short demo: docs/images/console*.png
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.console_pictures
+
+chromium: ## Chromium, for the tests of the console: installed with apt when root, and missing otherwise
+	@scripts/chromium
 
 docs: setup ## writes docs/settings.md from headrace.config
 	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md
