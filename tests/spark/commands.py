@@ -13,12 +13,13 @@ from pathlib import Path
 
 
 class Command:
-    """A started ``headrace run``; ``kill`` ends it and all that it started, Spark's JVM and workers included."""
+    """A started ``headrace run``, or another verb; ``kill`` ends it and all that it started, Spark's JVM and workers
+    included."""
 
-    def __init__(self, program: Path, out: Path, *arguments: str) -> None:
+    def __init__(self, program: Path, out: Path, *arguments: str, verb: str = "run") -> None:
         self.out = out
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "headrace", "run", str(program), "--out", str(out), *arguments],
+            [sys.executable, "-m", "headrace", verb, str(program), "--out", str(out), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
