@@ -38,7 +38,8 @@ export function sparkline(values, width = 96, height = 26) {
   const x = (place) => (place / (values.length - 1)) * width;
   const y = (value) => height - 2 - (value / most) * (height - 4);
   const line = path(values.map((_, place) => place), values, x, y);
-  return html`<svg class="spark" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" aria-hidden="true"><path class="area" d="${line}L${width} ${height}L0 ${height}Z"/><path class="line" d="${line}"/></svg>`;
+  const first = x(values.findIndex((value) => value !== null && value !== undefined)).toFixed(1);
+  return html`<svg class="spark" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" aria-hidden="true"><path class="area" d="${line}L${width} ${height}L${first} ${height}Z"/><path class="line" d="${line}"/></svg>`;
 }
 
 function path(at, values, x, y) {

@@ -268,8 +268,23 @@ setInterval(() => { if (state.stats && !document.hidden) reload().catch(() => {}
 
 onTokenWanted(() => ask("Token", "This service asks for a token. It was given to headrace serve.", "Go on", true));
 route();
-load().then(() => {
-  const never = new AbortController().signal;
-  follow("/api/stats/stream", never, (_, stats) => { state.connection = "open"; take(stats); }, (kind) => { state.connection = kind; show(); });
+
+/** Asks until there is an answer, then follows. */
+async function begin() {
+  for (;;) {
+    try {
+      await load();
+      break;
+    } catch (error) {
+      state.connection = "broken";
+      draw(document.getElementById("status"), statusMarkup(state));
+      complain(error);
+      await new Promise((done) => setTimeout(done, 3000));
+    }
+  }
   if (state.view === "queries" && state.name) route();
-}).catch(complain);
+  const never = new AbortController().signal;
+  await follow("/api/stats/stream", never, (_, stats) => { state.connection = "open"; take(stats); }, (kind) => { state.connection = kind; show(); });
+}
+
+begin();

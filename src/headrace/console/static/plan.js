@@ -13,7 +13,8 @@ const ROW = 40;
 const BOX = 32;
 const HEAD = 46;
 const GAP = 22;
-const MOST_QUERIES = 12;
+/** Queries shown beside a band: of a plan with many, fewer. */
+const mostShown = (total) => (total > 24 ? 5 : 12);
 
 /** The drawing, as wide as it may be. `chosen`: the query whose way is bright; `fresh`: one that has just come. */
 export function planMarkup(plan, stats, width, chosen, fresh) {
@@ -47,6 +48,7 @@ function columns(width) {
 
 /** Where everything is. */
 function arranged(plan, places) {
+  const most = mostShown(plan.groups.reduce((sum, group) => sum + group.queries.length, 0));
   let y = 8;
   const groups = plan.groups.map((group, number) => {
     const bands = group.is_join ? group.windows.map((text, place) => ({ text, place })) : [{ text: "all rows", place: null }];
@@ -56,7 +58,7 @@ function arranged(plan, places) {
     for (const band of bands) {
       band.y = y;
       const mine = group.queries.filter((query) => query.window === band.place);
-      const shown = mine.length > MOST_QUERIES ? mine.slice(0, MOST_QUERIES - 1) : mine;
+      const shown = mine.length > most ? mine.slice(0, most - 1) : mine;
       for (const query of shown) { rows.push({ query, band: band.place, y }); y += ROW; }
       if (shown.length < mine.length) { rows.push({ more: mine.length - shown.length, band: band.place, y }); y += ROW; }
       if (!mine.length) y += ROW;
@@ -71,12 +73,13 @@ function arranged(plan, places) {
   for (const one of groups) {
     for (const input of one.group.inputs) {
       if (!middles.has(input.stream)) middles.set(input.stream, []);
-      middles.get(input.stream).push(one.y + one.height / 2);
+      middles.get(input.stream).push({ y: one.y + one.height / 2, weight: one.height });
     }
   }
   const wanted = plan.streams.map((stream) => {
     const mine = middles.get(stream.name) ?? [];
-    return { stream, y: mine.length ? mine.reduce((sum, one) => sum + one, 0) / mine.length : 0, idle: !mine.length };
+    const weight = mine.reduce((sum, one) => sum + one.weight, 0);
+    return { stream, y: weight ? mine.reduce((sum, one) => sum + one.y * one.weight, 0) / weight : 0, idle: !mine.length };
   });
   const tall = 46;
   const step = tall + 16;
@@ -109,7 +112,7 @@ function edges(one, { places, layout, streamRates, queryRates, way, is_narrow })
     const start = { x: places.stream.x + places.stream.width, y: stream.y + stream.height / 2 };
     const end = { x: places.group.x, y: one.y + (one.height * (place + 1)) / (one.group.inputs.length + 1) };
     const bright = way && way.number === one.number;
-    return edge(start, end, told?.tuples_per_s ?? 0, bright, is_narrow ? "" : rate(told?.tuples_per_s ?? 0), 0.5);
+    return edge(start, end, told?.tuples_per_s ?? 0, bright, is_narrow ? "" : rate(told?.tuples_per_s ?? 0), 0.7);
   });
   const outputs = one.rows.filter((row) => row.query).map((row) => {
     const told = queryRates.get(row.query.name);
@@ -121,12 +124,15 @@ function edges(one, { places, layout, streamRates, queryRates, way, is_narrow })
   return [...inputs, ...outputs];
 }
 
-function edge(start, end, perSecond, bright, label) {
+/** `share`: how far along the label stands. */
+function edge(start, end, perSecond, bright, label, share) {
   const bend = (end.x - start.x) / 2;
   const path = `M${start.x.toFixed(1)} ${start.y.toFixed(1)}C${(start.x + bend).toFixed(1)} ${start.y.toFixed(1)} ${(end.x - bend).toFixed(1)} ${end.y.toFixed(1)} ${end.x.toFixed(1)} ${end.y.toFixed(1)}`;
   const wide = perSecond > 0 ? Math.min(1.2 + Math.log10(1 + perSecond) * 0.9, 5) : 1;
   const pace = perSecond > 1000 ? "fast" : perSecond > 0 ? "slow" : "still";
-  const middle = { x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 };
+  const along = 3 * share ** 2 - 2 * share ** 3; // of a curve that begins and ends level
+  const rest = 3 * share * (1 - share) ** 2 * 0.5 + 3 * share ** 2 * (1 - share) * 0.5 + share ** 3;
+  const middle = { x: start.x + (end.x - start.x) * rest, y: start.y + (end.y - start.y) * along };
   return html`<g class="edge ${pace}${bright ? " bright" : ""}"><path class="bed" d="${path}" stroke-width="${wide.toFixed(1)}"/><path class="flow" d="${path}" stroke-width="${wide.toFixed(1)}"/>${label ? html`<text x="${middle.x.toFixed(1)}" y="${(middle.y - 6).toFixed(1)}">${label}</text>` : ""}</g>`;
 }
 

@@ -161,7 +161,7 @@ export function runtimeView(state) {
   const settings = pipeline.settings;
   const unknown = Object.entries(stats).filter(([name, value]) => !KNOWN.has(name) && value !== null && !(Array.isArray(value) && !value.length));
   return html`${figures(state)}<div class="packed">
-    ${card("Streams", table(stats.streams, ["stream", "tuples", "tuples_per_s", "lag_ms", "late", "malformed"]))}
+    ${card("Streams", table(stats.streams, ["stream", "tuples_per_s", "lag_ms", "late", "malformed", "tuples"]))}
     ${card("Backlog of each window", backlog(stats.windows))}
     ${card("Shards", shards(stats.shards))}
     ${card("Scheduler", scheduler(stats, settings))}
