@@ -27,6 +27,6 @@ def test_queries_stand_by_the_window_they_end_in_and_share_what_is_the_same() ->
     assert {name: one.window for name, one in queries.items()} == {"wide": 2, "near": 0, "dry": 0, "counted": 1}
     assert queries["wide"].output == queries["near"].output != queries["dry"].output
     assert [name for name, one in queries.items() if one.is_aggregate] == ["counted"]
-    assert [(one.stream, one.kept_where) for one in join.inputs] == [("a", "v > 3.0e0"), ("b", "")]
+    assert [(one.stream, one.kept_where) for one in join.inputs] == [("a", "(v > 3.0e0)"), ("b", "")]
     assert "b.v < 1.0e0" in queries["dry"].where
     assert (scan.is_join, scan.windows, [one.window for one in scan.queries]) == (False, (), [None])
