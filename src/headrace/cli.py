@@ -118,6 +118,7 @@ def serve(
         with WebServer(web_app(service, shown), taken):
             console.print(f"console and API are at {address_of(taken)}", soft_wrap=True, highlight=False)
             watched(started, console, events, service)
+        service.release()
     console.print(f"results are in {out}")
 
 

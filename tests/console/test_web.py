@@ -43,6 +43,7 @@ class Served:
         self.client.close()
         self.service.close()
         self.server.__exit__()
+        self.service.release()
 
     def get(self, path: str) -> Any:
         answer = self.client.get(path)
@@ -99,6 +100,7 @@ def test_a_run_that_has_ended_is_unhealthy_and_takes_no_change(served: Served) -
     assert served.get("/healthz") == {"running": True}
     served.run.is_active = False
     assert served.client.get("/healthz").status_code == 503
+    assert "headrace_up 0" in served.client.get("/metrics").text
     assert served.client.delete("/api/queries/near").status_code == 503
 
 

@@ -54,6 +54,7 @@ def address(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
             service.start()
             yield address_of(taken)
             service.close()
+        service.release()
     finally:
         run.stop()
 

@@ -56,6 +56,7 @@ def test_many_clients_add_and_drop_at_once_and_the_others_do_not_notice(spark: S
         assert [one["name"] for one in httpx.get(f"{address}/api/queries").json()] == ["q5", "q40"]
         until(run, lambda: [one.query for one in run.stats().queries] == ["q5", "q40"])
         service.close()
+    service.release()
     checkpoint = out / "_checkpoint"
     assert not (checkpoint / "changes.jsonl").read_text().strip()
     assert len(list((checkpoint / "orders").iterdir())) <= 4
@@ -86,8 +87,10 @@ def test_a_served_pipeline_stops_by_a_signal_and_goes_on_with_its_changes(tmp_pa
             assert told == {"q5": False, "later": False, "q40": True}
             for seed, feed in enumerate(both.values()):
                 feed.add(readings(seed + 10 + is_first, 100, 40, begin=200 - 100 * is_first))
-            os.killpg(command.process.pid, signal.SIGINT)  # as a terminal does: to all of them
-            code, said, wrong = command.finish()
+            with httpx.stream("GET", f"{address}/api/queries/q5/results/stream", timeout=60) as watched:
+                assert watched.status_code == 200
+                os.killpg(command.process.pid, signal.SIGINT)  # as a terminal does: to all of them
+                code, said, wrong = command.finish()
         assert (code, wrong) == (0, "")
         assert f"console and API are at {address}" in said
         assert "results are in" in said

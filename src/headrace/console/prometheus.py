@@ -47,9 +47,12 @@ class _Page:
         return "".join(f"{line}\n" for lines in self._lines.values() for line in lines)
 
 
-def metrics_text(stats: RunStats, *, paused: int = 0, extra: Iterable[tuple[str, str, float]] = ()) -> str:
+def metrics_text(
+    stats: RunStats, *, is_up: bool = True, paused: int = 0, extra: Iterable[tuple[str, str, float]] = ()
+) -> str:
     """The page that a scraper reads. ``extra``: counters of the service itself, as (name, text, value)."""
     page = _Page()
+    page.gauge("up", "1 while the pipeline runs.", is_up)
     _tell_run(page, stats)
     page.gauge("paused_queries", "Queries that are paused.", paused)
     for query in stats.queries:
@@ -73,7 +76,6 @@ def metrics_text(stats: RunStats, *, paused: int = 0, extra: Iterable[tuple[str,
 
 
 def _tell_run(page: _Page, stats: RunStats) -> None:
-    page.gauge("up", "1 while the pipeline runs.", 1)
     page.counter("micro_batches", "Micro-batches of this run.", stats.batches)
     page.gauge("last_micro_batch", "The number of the last micro-batch.", stats.batch)
     page.gauge("run_seconds", "Time since this run started.", stats.elapsed_s)

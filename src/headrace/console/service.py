@@ -110,11 +110,14 @@ class Service:
         self._looking.start()
 
     def close(self) -> None:
-        """Ends what streams, then the threads."""
+        """Ends what streams; requests that are being answered still are."""
         self.closing.set()
         self._looking.join(10)
-        self.askers.shutdown(wait=False, cancel_futures=True)
-        self.readers.shutdown(wait=False, cancel_futures=True)
+
+    def release(self) -> None:
+        """Lets the threads go, once nobody asks any more."""
+        self.askers.shutdown(wait=False)
+        self.readers.shutdown(wait=False)
 
     def _look(self) -> None:
         while not self.closing.wait(LOOK_S):

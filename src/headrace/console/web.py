@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import asdict
 from functools import partial
@@ -126,7 +126,7 @@ def web_app(service: Service, token: str | None = None) -> Access:
         responses=_REFUSALS,
         openapi_tags=[{"name": "queries"}, {"name": "sql"}, {"name": "pipeline"}, {"name": "operations"}],
     )
-    app.exception_handler(HeadraceError)(_refused)
+    app.exception_handler(HeadraceError)(_refusing(service))
     _serve_queries(app, service)
     _serve_sql(app, service)
     _serve_pipeline(app, service)
@@ -136,16 +136,21 @@ def web_app(service: Service, token: str | None = None) -> Access:
     return Access(app, token)
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HeadraceError)
-    status = 409
-    if isinstance(error, UnknownQueryError):
-        status = 404
-    elif isinstance(error, SqlError):
-        status = 400
-    elif "has ended" in str(error):
-        status = 503
-    return JSONResponse({"error": told_error(error)}, status)
+def _refusing(service: Service) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Answers what the service or the run refuses."""
+
+    async def refuse(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HeadraceError)
+        status = 409
+        if isinstance(error, UnknownQueryError):
+            status = 404
+        elif isinstance(error, SqlError):
+            status = 400
+        elif not service.run.is_active:
+            status = 503
+        return JSONResponse({"error": told_error(error)}, status)
+
+    return refuse
 
 
 async def _done_by(threads: Executor, work: Callable[..., _T], *given: Any) -> _T:
@@ -319,7 +324,10 @@ def _serve_operations(app: FastAPI, service: Service) -> None:
         """The statistics for Prometheus."""
         paused = len(service.run.queries.paused)
         extra = [("changes", "Queries added, dropped, paused or resumed.", float(service.changes_made))]
-        return Response(metrics_text(service.stats, paused=paused, extra=extra), media_type=CONTENT_TYPE)
+        return Response(
+            metrics_text(service.stats, is_up=service.run.is_active, paused=paused, extra=extra),
+            media_type=CONTENT_TYPE,
+        )
 
     @app.get("/healthz", tags=["operations"])
     async def health() -> Response:
