@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheel demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies docs clean bench-multiway
+.PHONY: help setup wheel demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-api docs site chromium pictures clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ check: setup ## format, lint, types, fast tests, doctests, generated docs
 search: setup ## the fast tests on new random examples, other ones each time (HYPOTHESIS_PROFILE=thorough for many more)
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) -m "not spark"
 
-test-spark: setup ## only the tests that run Spark
+test-spark: setup chromium ## only the tests that run Spark
 	$(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadfile -m spark
 
 bench: setup ## Headrace against Spark's own joins; results in out/bench (BENCH_ARGS=--quick for a small one)
@@ -69,6 +69,18 @@ wheel: setup ## the wheel, in dist; installed into a virtual environment of its 
 	@$(BIN)/python -m venv build/wheel-venv
 	@build/wheel-venv/bin/pip install --quiet "$$(ls dist/headrace-*.whl)[kafka,console]"
 	@build/wheel-venv/bin/headrace --version && ls dist
+
+bench-api: setup ## 50 clients of headrace serve add and drop queries for two minutes; results in out/bench-api
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.api_clients $(BENCH_ARGS)
+
+site: setup ## the documentation as a web site, in out/site
+	@$(BIN)/mkdocs build --strict --quiet
+
+pictures: setup chromium ## pictures of the console for the documentation, from a short demo: docs/images/console*.png
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.console_pictures
+
+chromium: ## Chromium, for the tests of the console: installed with apt when root, and missing otherwise
+	@scripts/chromium
 
 docs: setup ## writes docs/settings.md from headrace.config
 	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md

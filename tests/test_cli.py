@@ -13,6 +13,7 @@ import pytest
 
 from headrace import __version__
 from headrace.cli import main
+from headrace.console.serving import bound_socket
 from headrace.errors import HeadraceError
 from headrace.spark import local, session
 
@@ -263,3 +264,44 @@ def test_a_drawing_that_cannot_be_made_is_refused(
     code, said = headrace("explain", program(), "--graph", tmp_path / name)
     assert code == 3
     assert told in said.replace("\n", " ")
+
+
+# --- headrace serve
+
+
+def test_a_service_that_others_could_reach_needs_a_token(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path
+) -> None:
+    code, said = headrace("serve", program(), "--out", tmp_path / "out", "--host", "0.0.0.0")
+    assert code == 2
+    assert "a token is required" in said
+    (tmp_path / "token").write_text("too short\n")
+    code, said = headrace("serve", program(), "--out", tmp_path / "out", "--token-file", tmp_path / "token")
+    assert code == 2
+    assert "at least 16" in said
+
+
+def test_a_port_that_is_taken_is_told_before_spark_starts(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path
+) -> None:
+    with bound_socket("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        code, said = headrace("serve", program(), "--out", tmp_path / "out", "--port", port)
+    assert code == 2
+    assert f"cannot serve on 127.0.0.1, port {port}" in said
+
+
+def test_without_the_extra_the_service_says_what_to_install(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "headrace.console.web", raising=False)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    code, said = headrace("serve", program(), "--out", tmp_path / "out")
+    assert code == 2
+    assert "pip install 'headrace[console]'" in said
+
+
+def test_a_program_that_is_wrong_is_not_served(headrace: Command, program: Callable[..., Path], tmp_path: Path) -> None:
+    code, said = headrace("serve", program(GOOD.replace("a.value", "a.valeu")), "--out", tmp_path / "out")
+    assert code == 2
+    assert "did you mean value?" in said

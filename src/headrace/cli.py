@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -26,6 +27,10 @@ from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.sinks import with_shared_sink
 from headrace.sql import Script, read_script
 
+if TYPE_CHECKING:
+    from headrace.console.eventlog import EventLog
+    from headrace.spark.session import Engine, Run
+
 app = typer.Typer(
     name="headrace",
     help="Many continuous SQL queries with sliding-window joins over shared streams, as one Spark streaming query.",
@@ -33,9 +38,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-WATCH_S = 1.0
-"""Between two looks at a run."""
 
 SqlFile = Annotated[
     Path, typer.Argument(metavar="FILE.sql", help="statements, separated by semicolons; - reads standard input")
@@ -45,55 +47,114 @@ Sets = Annotated[
 ]
 
 
+Out = Annotated[Path, typer.Option(help="where queries without INTO write: DIR/<query>/", metavar="DIR")]
+CheckpointDir = Annotated[
+    Path | None, typer.Option(help="where offsets and state are kept [default: DIR/_checkpoint]", metavar="DIR")
+]
+ForgetChanges = Annotated[
+    bool, typer.Option("--forget-changes", help="only the file's queries: not what was changed live before")
+]
+Log = Annotated[
+    str | None, typer.Option(help="a structured log, one JSON object a line; - for standard output", metavar="FILE")
+]
+
+
 @app.command()
 def run(
     file: SqlFile,
-    out: Annotated[Path, typer.Option(help="where queries without INTO write: DIR/<query>/", metavar="DIR")],
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="where offsets and state are kept [default: DIR/_checkpoint]", metavar="DIR")
-    ] = None,
+    out: Out,
+    checkpoint: CheckpointDir = None,
     once: Annotated[bool, typer.Option("--once", help="take all input there is, release everything, and stop")] = False,
-    forget_changes: Annotated[
-        bool,
-        typer.Option("--forget-changes", help="only the file's queries: not what was added or dropped live before"),
-    ] = False,
+    forget_changes: ForgetChanges = False,
+    log: Log = None,
     settings: Sets = None,
 ) -> None:
     """Run all queries of a file as one Spark streaming query."""
-    from headrace.console.live import LiveView
-    from headrace.console.stopping import stop_asked
+    from headrace.console.watching import watched
+
+    console = _console(log)
+    engine = _checked_engine(file, out, settings, console)
+    with _log_at(log) as events:
+        started = _started(engine, out, checkpoint, console, once=once, forget_changes=forget_changes)
+        watched(started, console, events)
+    console.print(f"results are in {out}")
+
+
+@app.command()
+def serve(
+    file: SqlFile,
+    out: Out,
+    host: Annotated[str, typer.Option(help="the address to serve on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="the port; 0 for any that is free", min=0, max=65535)] = 8421,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="what callers must show; required unless bound to loopback", envvar="HEADRACE_TOKEN", metavar="TEXT"
+        ),
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="a file with the token", metavar="FILE")] = None,
+    checkpoint: CheckpointDir = None,
+    forget_changes: ForgetChanges = False,
+    log: Log = None,
+    settings: Sets = None,
+) -> None:
+    """Run all queries of a file as a service: a REST API, a web console, metrics. Queries come and go while it runs."""
+    try:
+        from headrace.console.access import check_token
+        from headrace.console.serving import WebServer, address_of, bound_socket
+        from headrace.console.watching import watched
+        from headrace.console.web import web_app
+    except ImportError as error:
+        raise SettingError(f"headrace serve needs the package {error.name}: pip install 'headrace[console]'") from None
+    from headrace.console.service import Service
+
+    shown = token if token_file is None else _read(token_file).strip()
+    check_token(host, shown)
+    console = _console(log)
+    engine = _checked_engine(file, out, settings, console)
+    with bound_socket(host, port) as taken, _log_at(log) as events:
+        started = _started(engine, out, checkpoint, console, once=False, forget_changes=forget_changes)
+        service = Service(started, events)
+        with WebServer(web_app(service, shown), taken):
+            console.print(f"console and API are at {address_of(taken)}", soft_wrap=True, highlight=False)
+            watched(started, console, events, service)
+        service.release()
+    console.print(f"results are in {out}")
+
+
+def _console(log: str | None) -> Console:
+    """Standard output, for people; on standard error where machines read standard output."""
+    return Console(stderr=log == "-")
+
+
+def _checked_engine(file: Path, out: Path, settings: list[str] | None, console: Console) -> Engine:
+    """The program, refused before Spark is started if it could not run."""
     from headrace.spark.session import Engine
 
     text = _read(file)
     script = read_script(text)
-    chosen = _settings(script, settings)
-    console = Console()
-    _print_explained(script, chosen, console)
+    _print_explained(script, _settings(script, settings), console)
     engine = Engine()
     engine.sql(text)
     for name, value in _given(settings):
         engine.set(name, value)
     engine.check(out)
+    return engine
+
+
+def _started(
+    engine: Engine, out: Path, checkpoint: Path | None, console: Console, *, once: bool, forget_changes: bool
+) -> Run:
     with console.status("starting Spark"):
         engine.open_session(out / "_spark.log")
-    started = engine.start(
-        out,
-        checkpoint=checkpoint or chosen.checkpoint,
-        once=once,
-        forget_changes=forget_changes,
-        console=console,
-    )
-    try:
-        with stop_asked() as asked:
-            with LiveView(console) as view:
-                while not asked.is_set() and not started.wait(WATCH_S):
-                    view.update(started.stats())
-                view.update(started.stats())
-            if asked.is_set():
-                console.print("stopping; the same command goes on from here")
-    finally:
-        started.stop()
-    console.print(f"results are in {out}")
+    where = checkpoint or engine.settings.checkpoint
+    return engine.start(out, checkpoint=where, once=once, forget_changes=forget_changes, console=console)
+
+
+def _log_at(log: str | None) -> AbstractContextManager[EventLog]:
+    from headrace.console.eventlog import opened_log
+
+    return opened_log(log)
 
 
 OutOf = Annotated[Path, typer.Option("--out", help="the output directory of the running pipeline", metavar="DIR")]
@@ -114,6 +175,22 @@ def drop(
 ) -> None:
     """Drop a query of a running pipeline, without a restart."""
     _request({"drop": query}, out, checkpoint)
+
+
+@app.command()
+def pause(
+    query: Annotated[str, typer.Argument(help="the query's name")], out: OutOf, checkpoint: CheckpointOf = None
+) -> None:
+    """Pause a query of a running pipeline: it costs nothing and gives nothing until it is resumed."""
+    _request({"pause": query}, out, checkpoint)
+
+
+@app.command()
+def resume(
+    query: Annotated[str, typer.Argument(help="the query's name")], out: OutOf, checkpoint: CheckpointOf = None
+) -> None:
+    """Let a paused query go on, from the tuples held then."""
+    _request({"resume": query}, out, checkpoint)
 
 
 def _request(record: dict[str, str], out: Path, checkpoint: Path | None) -> None:

@@ -24,20 +24,22 @@ class QueryStats:
 
 @dataclass(frozen=True, slots=True)
 class StreamStats:
-    """A stream's tuples; ``late`` and ``malformed`` ones are in the dead letters."""
+    """A stream's tuples; ``late`` and ``malformed`` ones are in the dead letters. ``lag_ms``: how far the newest event
+    time is behind the clock (None before the first tuple)."""
 
     stream: str
     tuples: int = 0
     tuples_per_s: float = 0.0
     late: int = 0
     malformed: int = 0
+    lag_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ShardStats:
     """What a shard holds now: tuples in windows and their bytes (the join buffers); tuples that wait for another
     stream, tuples that wait for their turn, and the bytes of both (the input buffers); the bytes of results that wait
-    for a window to be done (the output buffers)."""
+    for a window to be done (the output buffers). ``busy_ms``: its task's work in the last micro-batch."""
 
     shard: int
     held_tuples: int = 0
@@ -46,6 +48,7 @@ class ShardStats:
     pending_tuples: int = 0
     input_bytes: int = 0
     output_bytes: int = 0
+    busy_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,20 @@ class GraphStats:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkStats:
+    """What Spark's listener told of the last micro-batch that had work. ``input_rows`` counts rows of all sources, the
+    control stream's too; ``duration_ms``: by Spark's names for the phases of a micro-batch."""
+
+    batch: int
+    input_rows: int = 0
+    input_rows_per_s: float = 0.0
+    processed_rows_per_s: float = 0.0
+    state_keys: int = 0
+    state_bytes: int = 0
+    duration_ms: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunStats:
     """A snapshot of a run. ``stage_ms``: time of the last micro-batch by stage (pack, restore, join, emit, keep)."""
 
@@ -120,3 +137,7 @@ class RunStats:
     """Each change of an order, with its micro-batch and its reason; the latest last."""
     graph: GraphStats | None = None
     """The operators and their queues; None: there is no budget, and nothing waits between them."""
+    batch: int | None = None
+    """The number of the last micro-batch that was published; it goes on from run to run."""
+    spark: SparkStats | None = None
+    """None before Spark's listener has told anything."""

@@ -32,7 +32,7 @@ STATS = RunStats(
         QueryStats("nothing_yet"),
     ),
     streams=(
-        StreamStats("temperature", 7_543_000, 10_000.0, 12, 0),
+        StreamStats("temperature", 7_543_000, 10_000.0, 12, 0, 640.0),
         StreamStats("humidity", 7_541_210, 9_998.2, 0, 3),
     ),
     shards=(ShardStats(0, 5_987_000, 812, 191_584_000, 40, 2_500, 2_000_000), ShardStats(1, 6_012_344, 0, 840)),

@@ -16,12 +16,13 @@ import pyspark
 
 
 class Command:
-    """A started ``headrace run``; ``kill`` ends it and all that it started, Spark's JVM and workers included."""
+    """A started ``headrace run``, or another verb; ``kill`` ends it and all that it started, Spark's JVM and workers
+    included."""
 
-    def __init__(self, program: Path, out: Path, *arguments: str) -> None:
+    def __init__(self, program: Path, out: Path, *arguments: str, verb: str = "run") -> None:
         self.out = out
         self.process = subprocess.Popen(
-            [*self.starter(), "run", str(program), "--out", str(out), *arguments],
+            [*self.starter(), verb, str(program), "--out", str(out), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -27,6 +27,7 @@ from headrace.spark.metrics import RunMetrics
 from headrace.spark.orders import Work
 from headrace.spark.pacing import Pacer
 from headrace.spark.pipeline import Router, Sinks
+from headrace.spark.query_set import QuerySet
 
 pytestmark = pytest.mark.spark
 
@@ -138,7 +139,9 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
     plan = share(Catalog(), ())
     work, joins = Work(plan, frozenset(), frozenset()), JoinKeeper(Settings(), checkpoint.grids)
     graph = GraphKeeper(Settings())
-    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes(), work, joins, graph, "snappy")
+    router = Router(
+        sinks, checkpoint, metrics, Console(), Pacer(None), Changes(QuerySet(())), work, joins, graph, "snappy"
+    )
     router(reports(1), 4)
     before = {path: path.stat().st_ino for path in out.rglob("*.parquet")}
     assert len(before) == 2

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,66 @@ def test_a_query_added_live_is_there_after_a_restart(spark: SparkSession, tmp_pa
     forgetful = once_more.start(out, once=True, forget_changes=True)
     assert "later" not in forgetful.explain()
     assert forgetful.wait(120)
+
+
+def test_a_paused_query_stays_paused_after_a_restart_and_goes_on_when_it_is_resumed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    both, out = feeds(tmp_path, files=1), tmp_path / "out"
+    program = f"SET shards = 2; {streams(both)} {windows(5, 40)}"
+    engine = Engine(spark)
+    engine.sql(program)
+    run = engine.start(out)
+    until(run, lambda: any(one.query == "q40" and one.results for one in run.stats().queries))
+    run.pause("Q40")
+    assert "q40" not in run.explain()
+    run.stop()
+    before = output(out / "q40")
+    for seed, feed in enumerate(both.values()):
+        feed.add(readings(seed + 10, 100, 40, begin=100))
+    again = Engine(spark)
+    again.sql(program)
+    rerun = again.start(out)
+    assert [one.name for one in rerun.queries.paused] == ["q40"]
+    until(rerun, lambda: sum(one.tuples for one in rerun.stats().streams) == 200)
+    assert output(out / "q40") == before
+    rerun.resume("q40")
+    assert rerun.queries.paused == ()
+    for seed, feed in enumerate(both.values()):
+        feed.add(readings(seed + 20, 100, 40, begin=140))
+    until(rerun, lambda: any(one.query == "q40" and one.results for one in rerun.stats().queries))
+    told = rerun.stats()
+    assert told.spark is not None
+    assert told.spark.input_rows > 0
+    assert all(one.lag_ms for one in told.streams)
+    rerun.stop()
+    assert not (out / "_checkpoint" / "changes.jsonl").read_text().strip()
+    everything = answers(program, {name: feed.rows for name, feed in both.items()})
+    assert Counter(output(out / "q40")) <= Counter(everything["q40"])
+
+
+def test_changes_that_many_ask_for_at_once_are_made_together(spark: SparkSession, tmp_path: Path) -> None:
+    both, out = feeds(tmp_path, files=1), tmp_path / "out"
+    engine = Engine(spark)
+    engine.sql(f"SET shards = 2; {streams(both)} {windows(5)}")
+    run = engine.start(out)
+    until(run, lambda: run.stats().batches > 0)
+    before = run.stats().batches
+    with ThreadPoolExecutor(20) as askers:
+        list(askers.map(lambda number: run.add(query(f"guest{number}", f"{20 + number} s")), range(20)))
+        assert len(run.queries.running) == 21
+        outcomes = list(askers.map(lambda _: _refused(lambda: run.drop("guest0")), range(5)))
+    assert sorted(outcomes) == ["", *["there is no query guest0"] * 4]
+    assert run.stats().batches - before < 20
+    run.stop()
+
+
+def _refused(work: Callable[[], None]) -> str:
+    try:
+        work()
+    except HeadraceError as error:
+        return str(error).partition(":")[0]
+    return ""
 
 
 def test_a_hundred_changes_leave_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:

@@ -109,12 +109,13 @@ def _queries(queries: Sequence[QueryStats], rows: int) -> Table:
 
 
 def _streams(streams: Sequence[StreamStats], rows: int) -> Table:
-    table = _table("stream", "tuples", "tuples/s", "late", "malformed")
+    table = _table("stream", "tuples", "tuples/s", "lag", "late", "malformed")
     for stream in _shown(streams, rows):
         table.add_row(
             stream.stream,
             f"{stream.tuples:,}",
             format_rate(stream.tuples_per_s),
+            "-" if stream.lag_ms is None else format_elapsed(stream.lag_ms / 1000),
             _alarming(stream.late),
             _alarming(stream.malformed),
         )

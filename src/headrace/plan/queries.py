@@ -7,7 +7,7 @@ groups of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.errors import PlanError
@@ -66,6 +66,8 @@ class Query:
     windows: tuple[Extent, ...] = ()
     into: Options = ()
     grouping: Grouping | None = None
+    text: str = field(default="", compare=False, repr=False)
+    """The statement that made it, for people."""
 
     def __post_init__(self) -> None:
         if not self.sources:

@@ -1,10 +1,12 @@
 """Queries that come and go while a run goes on: asked for by any thread, made between two micro-batches.
 
-      run.add / run.drop --ask--> Changes --take, at the end of a micro-batch--> orders for the next one
-      headrace add / drop --a file in CHECKPOINT/requests--> the run's own thread --> run.add / run.drop
+      run.add / drop / pause / resume --ask--> Changes --take, at the end of a micro-batch--> orders for the next one
+      headrace add / drop ... --a file in CHECKPOINT/requests--> the run's own thread --> run.add / drop ...
 
-Owns: :class:`Change`, :class:`Changes`, and the two files. What was changed is written down in the checkpoint, so that
-the next run on it has the same queries. Invariant: at most one change is being made; others wait for it.
+Owns: :class:`Change`, :class:`Changes`, and the files by which other programs ask. What is asked for before the end of
+a micro-batch is made together: each is planned on top of those before it, so that fifty who ask wait for one
+micro-batch, not for fifty. Invariant: at most one change is waiting, and it is based on the latest that was made or is
+being made.
 """
 
 from __future__ import annotations
@@ -20,35 +22,53 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError, PlanError, StateError
-from headrace.model import Catalog
-from headrace.plan.queries import Query
 from headrace.spark.orders import Work
-from headrace.sql import read_script
+from headrace.spark.query_set import QuerySet, Record
 
 PATIENCE_S = 120.0
 """How long a change may wait for a micro-batch to end."""
 
 
 @dataclass(slots=True)
-class Change:
-    """The queries from the next micro-batch on. ``prepared`` is what the host made ready for them."""
+class Fate:
+    """How a change ends, for all who wait for it."""
 
-    queries: tuple[Query, ...]
-    record: dict[str, str]
+    is_made: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def end(self, *, is_made: bool) -> None:
+        self.is_made = is_made
+        self.ended.set()
+
+
+@dataclass(slots=True)
+class Change:
+    """The queries from the next micro-batch on. ``prepared`` is what the host made ready for them; ``records`` is what
+    was asked for, in order."""
+
+    queries: QuerySet
+    records: list[Record]
     work: Work
     prepared: Any
-    made: threading.Event = field(default_factory=threading.Event)
+    fate: Fate = field(default_factory=Fate)
 
 
 @dataclass(slots=True)
 class Changes:
-    """The change that is waiting to be made, if there is one."""
+    """The queries as they will be once all is made that was asked for, and the change that is waiting to be made, if
+    there is one."""
 
+    wanted: QuerySet
+    _running: QuerySet = field(init=False)
+    """As of the last change that was taken."""
     _waiting: Change | None = None
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _hand: threading.Lock = field(default_factory=threading.Lock)
     _routing: int | None = None
     """The thread that is routing a micro-batch now."""
+
+    def __post_init__(self) -> None:
+        self._running = self.wanted
 
     @contextmanager
     def routing(self) -> Iterator[None]:
@@ -58,79 +78,46 @@ class Changes:
         finally:
             self._routing = None
 
-    def ask(
-        self,
-        prepare: Callable[[], Change],
-        wake: Callable[[], None],
-        adopt: Callable[[Change], None],
-        is_over: Callable[[], bool],
-    ) -> None:
-        """Waits until the change is made; ``wake`` brings a micro-batch about, ``adopt`` is called once it is made."""
+    def ask(self, prepare: Callable[[QuerySet], Change], wake: Callable[[], None], is_over: Callable[[], bool]) -> None:
+        """Waits until the change is made. ``prepare`` makes it of the queries there will be; ``wake`` brings a
+        micro-batch about."""
         if self._routing == threading.get_ident():
             raise PlanError("queries cannot change from inside a callback: ask from another thread")
         with self._turn:
-            change = prepare()
-            self._waiting = change
+            fate, is_first = self._joined(prepare(self.wanted))
+        if is_first:
             wake()
-            deadline = time.monotonic() + PATIENCE_S
-            while not change.made.wait(0.2):
-                if (is_over() or time.monotonic() > deadline) and self._withdrawn(change):
-                    raise HeadraceError("no micro-batch came to an end in time, so the queries stay as they were")
-            adopt(change)
+        deadline = time.monotonic() + PATIENCE_S
+        while not fate.ended.wait(0.2) and not is_over():
+            if time.monotonic() > deadline:
+                self._withdraw(fate)
+        if not fate.is_made:
+            raise HeadraceError("no micro-batch came to an end in time, so the queries stay as they were")
 
-    def _withdrawn(self, change: Change) -> bool:
-        """Whether the change could be taken back: it was not being made yet."""
+    def _joined(self, change: Change) -> tuple[Fate, bool]:
+        """Puts a change with those that wait; its fate, and whether none did. It was planned on top of them, and of one
+        that was taken meanwhile."""
         with self._hand:
-            is_waiting = self._waiting is change
-            self._waiting = None if is_waiting else self._waiting
-            return is_waiting
+            is_first = self._waiting is None
+            if self._waiting is not None:
+                change.records[:0] = self._waiting.records
+                change.fate = self._waiting.fate
+            self._waiting, self.wanted = change, change.queries
+        return change.fate, is_first
+
+    def _withdraw(self, fate: Fate) -> None:
+        """Takes the change back, with all that was joined with it, unless it is being made already."""
+        with self._turn, self._hand:
+            if self._waiting is not None and self._waiting.fate is fate:
+                self._waiting, self.wanted = None, self._running
+                fate.end(is_made=False)
 
     def take(self) -> Change | None:
         with self._hand:
             change, self._waiting = self._waiting, None
+            if change is not None:
+                self._running = change.queries
             return change
-
-
-def added(text: str, catalog: Catalog, queries: tuple[Query, ...]) -> tuple[Query, ...]:
-    """The queries with those of a text; it may only create and drop queries."""
-    script = read_script(text, catalog, queries)
-    if script.catalog != catalog:
-        raise PlanError("streams cannot be declared while running: stop, add the stream, and use a new checkpoint")
-    if script.settings:
-        raise PlanError(f"setting {script.settings[0][0]} cannot change while running: stop, and start again with it")
-    if script.queries == queries:
-        raise PlanError("there is no query to add: write CREATE QUERY name AS SELECT ...")
-    if not script.queries:
-        raise PlanError("no query would be left: stop the run instead")
-    return script.queries
-
-
-def without(name: str, queries: tuple[Query, ...]) -> tuple[Query, ...]:
-    left = tuple(query for query in queries if query.name.lower() != name.lower())
-    if len(left) == len(queries):
-        raise PlanError(f"there is no query {name}: the queries are {', '.join(query.name for query in queries)}")
-    if not left:
-        raise PlanError(f"{name} is the only query: stop the run instead")
-    return left
-
-
-# --- what was changed, for the next run
-
-
-def write_down(file: Path, record: dict[str, str]) -> None:
-    """On a line of its own, also after one that a crash cut off."""
-    with file.open("a", encoding="utf-8") as lines:
-        lines.write(f"\n{json.dumps(record)}\n")
-
-
-def replayed(file: Path, catalog: Catalog, queries: tuple[Query, ...]) -> tuple[Query, ...]:
-    """A program's queries with what was changed in earlier runs, as far as that is still possible: a query that the
-    program has by now is the program's."""
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        with suppress(json.JSONDecodeError, HeadraceError):  # cut off by a crash, or not possible any more
-            record = json.loads(line)
-            queries = added(record["add"], catalog, queries) if "add" in record else without(record["drop"], queries)
-    return queries
 
 
 # --- requests of other programs
@@ -141,7 +128,7 @@ class Request:
     """A file that asks for a change; the answer goes beside it."""
 
     path: Path
-    record: dict[str, str]
+    record: Record
 
     def answer(self, error: str | None) -> None:
         aside = self.path.with_name(f".{self.path.name}")
@@ -157,7 +144,7 @@ def requests_in(directory: Path) -> Iterator[Request]:
             yield Request(path, json.loads(path.read_text()))
 
 
-def request(directory: Path, record: dict[str, str]) -> None:
+def request(directory: Path, record: Record) -> None:
     """Asks the run that has this directory, and waits for its answer."""
     path = directory / f"{time.time_ns()}-{uuid.uuid4().hex}.request"
     aside = directory / f".{path.name}"

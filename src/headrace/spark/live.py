@@ -6,14 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.config import Settings
+from headrace.errors import PlanError
 from headrace.plan.explain import explain
 from headrace.plan.joinplans import check_method
-from headrace.plan.queries import Query
-from headrace.spark.changes import Change, Changes, added, without
+from headrace.plan.sharing import SharedPlan
+from headrace.spark.changes import Change, Changes
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.outlets import make_ready
+from headrace.spark.query_set import QuerySet, Record, recorded
 from headrace.spark.staging import claim
 
 if TYPE_CHECKING:
@@ -21,13 +24,12 @@ if TYPE_CHECKING:
 
 
 class LiveQueries:
-    """Adds and drops: plans the new set, makes its sinks ready, and hands it to the next micro-batch."""
+    """Makes changes: plans the new set, makes its sinks ready, and hands it to the next micro-batch."""
 
     def __init__(
         self,
         engine: Engine,
         checkpoint: Checkpoint,
-        queries: tuple[Query, ...],
         out: Path,
         changes: Changes,
         joins: JoinKeeper,
@@ -37,49 +39,72 @@ class LiveQueries:
         self._graph = graph
         self._engine = engine
         self._checkpoint = checkpoint
-        self._queries = queries
         self._out = out
         self._changes = changes
         self.is_over: Callable[[], bool] = lambda: False
 
-    def add(self, text: str) -> None:
-        self._ask(lambda: added(text, self._engine.catalog, self._queries), {"add": text})
+    def make(self, record: Record) -> None:
+        """Does what a record says; returns when the next micro-batch will have it."""
+        self._changes.ask(
+            prepare=lambda queries: self._prepared(queries, record),
+            wake=lambda: self._checkpoint.say(GO_ON_MESSAGE),
+            is_over=self.is_over,
+        )
 
-    def drop(self, name: str) -> None:
-        self._ask(lambda: without(name, self._queries), {"drop": name})
-
-    def make(self, record: dict[str, str]) -> None:
-        """What another program asked for."""
-        if "add" in record:
-            self.add(record["add"])
-        else:
-            self.drop(record["drop"])
+    @property
+    def queries(self) -> QuerySet:
+        """As they are, or will be in a moment."""
+        return self._changes.wanted
 
     @property
     def has_groups(self) -> bool:
         """Whether any query has aggregates: their last values are given when the streams end, whatever waits."""
-        return any(query.grouping is not None for query in self._queries)
+        return any(query.grouping is not None for query in self.queries.running)
 
-    def explain(self) -> str:
-        plan, joins = self._engine.plan_of(self._queries), self._joins
-        return explain(plan, self._engine.settings, joins=joins.joins, grids=joins.known, facts=self._graph.facts())
+    def check(self, text: str) -> tuple[str, ...]:
+        """Refuses what could not be added; the names of the queries that a text would add. Nothing changes."""
+        after = self.queries.with_text(text, self._engine.catalog)
+        check_method(self._engine.plan_of(after.running), self._engine.settings)
+        return tuple(query.name for query in after.running if query not in self.queries.running)
 
-    def _ask(self, wanted: Callable[[], tuple[Query, ...]], record: dict[str, str]) -> None:
-        self._changes.ask(
-            prepare=lambda: self._prepared(wanted(), record),
-            wake=lambda: self._checkpoint.say(GO_ON_MESSAGE),
-            adopt=self._adopt,
-            is_over=self.is_over,
+    @property
+    def settings(self) -> Settings:
+        return self._engine.settings
+
+    def plan(self) -> SharedPlan:
+        return self._engine.plan_of(self.queries.running)
+
+    def directories(self) -> dict[str, Path]:
+        """Where each query's rows are written, of those whose rows are in files; paused ones too."""
+        plan = self._engine.plan_of((*self.queries.running, *self.queries.paused))
+        return self._engine.sinks(plan, self._out).directories
+
+    def explain(self, text: str | None = None) -> str:
+        """The plan; or what it would be with a text's queries, as far as they have to do with it."""
+        if text is None:
+            plan, shown = self.plan(), None
+        else:
+            script = self.queries.read(text, self._engine.catalog)
+            known = self.queries.running
+            new = tuple(one for one in script.queries if one not in known and one not in self.queries.paused)
+            asked = (*new, *script.explained_queries)
+            if not asked and not script.explained:
+                raise PlanError("there is no query to explain: write CREATE QUERY name AS SELECT ...")
+            plan = self._engine.plan_of((*(one for one in script.queries if one in known), *asked))
+            shown = (*script.explained, *(one.name for one in asked))
+        check_method(plan, self._engine.settings)
+        joins = self._joins
+        return explain(
+            plan, self._engine.settings, shown, joins=joins.joins, grids=joins.known, facts=self._graph.facts()
         )
 
-    def _adopt(self, change: Change) -> None:
-        self._queries = change.queries
-
-    def _prepared(self, queries: tuple[Query, ...], record: dict[str, str]) -> Change:
-        plan = self._engine.plan_of(queries)
+    def _prepared(self, queries: QuerySet, record: Record) -> Change:
+        after = queries.after(record, self._engine.catalog)
+        plan = self._engine.plan_of(after.running)
         check_method(plan, self._engine.settings)
         sinks = self._engine.sinks(plan, self._out)
-        for one in set(sinks.directories.values()):
+        there = {query.name for query in queries.running}
+        for one in {path for query, path in sinks.directories.items() if query not in there}:
             claim(one, self._checkpoint.id)
         make_ready(self._engine.spark, sinks.outlets.values())
-        return Change(queries, record, self._engine.work(plan, sinks), sinks)
+        return Change(after, [recorded(record, queries, after)], self._engine.work(plan, sinks), sinks)

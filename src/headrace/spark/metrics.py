@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,16 @@ import numpy as np
 from headrace.plan.facts import Measured
 from headrace.plan.skew import SeenKeys, seen_from_json, seen_together
 from headrace.spark.graph_told import GraphTold
-from headrace.stats import GraphStats, OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.stats import (
+    GraphStats,
+    OrderStats,
+    QueryStats,
+    RunStats,
+    ShardStats,
+    SparkStats,
+    StreamStats,
+    WindowStats,
+)
 
 RECENT = 20
 """Micro-batches that rates and response times look back on."""
@@ -139,7 +148,10 @@ class BatchFacts:
         return [((published_us - arrived_us) / 1000, rows) for arrived_us, rows in pairs]
 
     def holdings(self) -> dict[int, ShardStats]:
-        return {shard: ShardStats(shard, *told["held"]) for shard, told in self.told}
+        return {
+            shard: replace(ShardStats(shard, *told["held"]), busy_ms=_busy_ms(told["stage_ms"]))
+            for shard, told in self.told
+        }
 
     def stage_ms(self) -> dict[str, float]:
         """The slowest shard's time in each stage."""
@@ -190,6 +202,8 @@ class RunMetrics:
     _switches: tuple[str, ...] = ()
     _graph: GraphStats | None = None
     _queued: int = 0
+    _newest_us: dict[str, int] = field(default_factory=dict)
+    """By stream, the newest event time."""
 
     def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
         """From now on these queries run; those that are gone are forgotten."""
@@ -230,6 +244,8 @@ class RunMetrics:
                 del self._records[next(iter(self._records))]
             for query, rows in facts.results().items():
                 self._results[query] = self._results.get(query, 0) + rows
+            for stream, (_, _, newest_us) in facts.heard().items():
+                self._newest_us[stream] = max(newest_us, self._newest_us.get(stream, newest_us))
             late, reads = facts.late(), facts.reads()
             for stream in {*reads, *late}:
                 rows, malformed = reads.get(stream, (0, 0))
@@ -241,6 +257,11 @@ class RunMetrics:
         with self._lock:
             return dict(self._records)
 
+    @property
+    def last_batch(self) -> int | None:
+        with self._lock:
+            return self._recent[-1].batch if self._recent else None
+
     def unfinished_rows(self) -> int | None:
         """Rows that wait in all shards, for another stream or for their turn, and what queues hold; None before every
         shard was heard."""
@@ -249,7 +270,7 @@ class RunMetrics:
                 return None
             return self._queued + sum(one.waiting_tuples + one.pending_tuples for one in self._held.values())
 
-    def snapshot(self, now_s: float, batch_ms: float) -> RunStats:
+    def snapshot(self, now_s: float, batch_ms: float, spark: SparkStats | None = None) -> RunStats:
         with self._lock:
             recent = list(self._recent)
             last = recent[-1] if recent else None
@@ -258,7 +279,7 @@ class RunMetrics:
                 batches=self._batches,
                 elapsed_s=now_s - self.started_s,
                 queries=self._queries(recent, span_s),
-                streams=tuple(self._stream(stream, recent, span_s) for stream in self.streams),
+                streams=tuple(self._stream(stream, recent, span_s, now_s) for stream in self.streams),
                 shards=tuple(self._held[shard] for shard in sorted(self._held)),
                 batch_ms=batch_ms,
                 stage_ms=tuple(last.stage_ms().items()) if last else (),
@@ -269,6 +290,8 @@ class RunMetrics:
                 orders=self._orders,
                 switches=self._switches,
                 graph=self._graph,
+                batch=last.batch if last else None,
+                spark=spark,
             )
 
     def _windows(self) -> tuple[WindowStats, ...]:
@@ -291,10 +314,17 @@ class RunMetrics:
         mean = sum(ms * count for ms, count in responses) / rows if rows else None
         return QueryStats(query, self._results.get(query, 0), rows / span_s, p50, p99, mean, most)
 
-    def _stream(self, stream: str, recent: list[BatchFacts], span_s: float) -> StreamStats:
+    def _stream(self, stream: str, recent: list[BatchFacts], span_s: float, now_s: float) -> StreamStats:
         tuples, malformed, late = self._reads.get(stream, (0, 0, 0))
         rows = sum(facts.reads().get(stream, (0, 0))[0] for facts in recent)
-        return StreamStats(stream, tuples, rows / span_s, late, malformed)
+        newest_us = self._newest_us.get(stream)
+        lag_ms = None if newest_us is None else now_s * 1000 - newest_us / 1000
+        return StreamStats(stream, tuples, rows / span_s, late, malformed, lag_ms)
+
+
+def _busy_ms(stage_ms: Mapping[str, float]) -> float:
+    """What a shard's own task spent; rows are packed by others."""
+    return sum(spent_ms for stage, spent_ms in stage_ms.items() if stage != "pack")
 
 
 def weighted_percentiles(pairs: Iterable[tuple[float, int]], shares: tuple[float, ...]) -> list[float | None]:

@@ -33,7 +33,7 @@ from headrace.model import QueryId, Schema
 from headrace.plan.explain import window_text
 from headrace.plan.sharing import SharedPlan
 from headrace.plan.sinks import shared_sinks
-from headrace.spark.changes import Changes, write_down
+from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.combine import CombineHost, Sent, from_report
 from headrace.spark.ddl import ddl
@@ -46,6 +46,7 @@ from headrace.spark.outlets import Outlet, placed, with_places, write_out
 from headrace.spark.pacing import Pacer
 from headrace.spark.pack import controller, packer
 from headrace.spark.processor import ShardProcessor
+from headrace.spark.query_set import write_down
 from headrace.spark.staging import STAGING, StagedPart, StageWriter, batch_name, publish
 from headrace.spark.step import HostOptions
 
@@ -199,10 +200,10 @@ class Router:
             orders.give_work(batch + 1, self._joins.applied(self._work))
             self._metrics.tell_orders(self._joins.orders(), tuple(self._joins.switches))
         if change is not None:
-            write_down(self._checkpoint.changes, change.record)
+            write_down(self._checkpoint.changes, change.records)
             self._sinks = change.prepared
             self._metrics.change(change.work.plan.queries, windows_of(change.work.plan))
-            change.made.set()
+            change.fate.end(is_made=True)
         if facts.is_behind:
             self._checkpoint.say(GO_ON_MESSAGE)
         orders.forget_before(batch)

@@ -6,24 +6,27 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming import StreamingQuery
 
+from headrace.config import Settings
 from headrace.errors import HeadraceError
+from headrace.plan.sharing import SharedPlan
 from headrace.spark.changes import requests_in
 from headrace.spark.checkpoint import END_MESSAGE, Checkpoint
 from headrace.spark.failures import explained_failure
 from headrace.spark.live import LiveQueries
 from headrace.spark.metrics import RunMetrics
-from headrace.stats import RunStats
+from headrace.spark.progress import GONE, Progress
+from headrace.spark.query_set import QuerySet, Record
+from headrace.stats import RunStats, SparkStats
 
 LISTEN_S = 0.5
 """How often requests of other programs are looked for."""
-_GONE = (Py4JError, OSError)
-"""What a call to Spark raises when its process has died."""
 
 
 class Run:
@@ -38,8 +41,10 @@ class Run:
         leave: Callable[[], None],
         *,
         once: bool,
+        progress: Progress | None = None,
     ) -> None:
         self._query = query
+        self._progress = progress or Progress("")
         self._live = live
         live.is_over = lambda: not self.is_active
         self._metrics = metrics
@@ -69,13 +74,49 @@ class Run:
     def add(self, sql: str) -> None:
         """Adds the queries of a text (CREATE QUERY, DROP QUERY), without a restart; returns when the next micro-batch
         will have them. A new query begins with the tuples held then."""
-        self._check_active()
-        self._live.add(sql)
+        self._make({"add": sql})
 
     def drop(self, name: str) -> None:
         """Drops a query, without a restart; what only it needed is let go."""
+        self._make({"drop": name})
+
+    def pause(self, name: str) -> None:
+        """Takes a query out of the plan until it is resumed: meanwhile it costs nothing and gives no results."""
+        self._make({"pause": name})
+
+    def resume(self, name: str) -> None:
+        """Lets a paused query go on, as a new one would begin: with the tuples held then."""
+        self._make({"resume": name})
+
+    def _make(self, record: Record) -> None:
         self._check_active()
-        self._live.drop(name)
+        self._live.make(record)
+
+    @property
+    def queries(self) -> QuerySet:
+        """The queries that run, and those that are paused; changes that are being made are made."""
+        return self._live.queries
+
+    @property
+    def settings(self) -> Settings:
+        return self._live.settings
+
+    @property
+    def last_batch(self) -> int | None:
+        """The number of the last micro-batch that was published by this run."""
+        return self._metrics.last_batch
+
+    def plan(self) -> SharedPlan:
+        """How the queries share joins."""
+        return self._live.plan()
+
+    def check(self, sql: str) -> tuple[str, ...]:
+        """Refuses a text that ``add`` would refuse; the names of the queries it would add."""
+        return self._live.check(sql)
+
+    def directories(self) -> dict[str, Path]:
+        """Where the rows of each query are, of those whose rows are in files."""
+        return self._live.directories()
 
     def _check_active(self) -> None:
         if not self.is_active:
@@ -97,7 +138,7 @@ class Run:
             work()
         except (StreamingQueryException, Py4JJavaError) as error:
             self._failure = explained_failure(error, self._checkpoint.directory)
-        except _GONE:
+        except GONE:
             self._failure = HeadraceError(
                 "Spark's process has ended of a sudden, perhaps for want of memory: the same command goes on from here"
             )
@@ -123,19 +164,24 @@ class Run:
     def stop(self) -> None:
         """Ends the run; a micro-batch under way is done again by the next run on the checkpoint."""
         self._stopping = self.is_active  # a run that failed before is not stopped, but told of
-        with suppress(*_GONE):
+        with suppress(*GONE):
             self._query.stop()
         self._ended.wait(60)
 
-    def explain(self) -> str:
-        return self._live.explain()
+    def explain(self, sql: str | None = None) -> str:
+        """The shared plan as text; with ``sql``, the part of it that its queries would be in."""
+        return self._live.explain(sql)
 
     def stats(self) -> RunStats:
-        return self._metrics.snapshot(time.time(), self._last_batch_ms())
+        return self._metrics.snapshot(time.time(), self._last_batch_ms(), self._progress.latest)
+
+    def on_progress(self, told: Callable[[SparkStats], object]) -> None:
+        """Has a function called with each micro-batch, as Spark's listener tells of it, in the listener's thread."""
+        self._progress.listeners.append(told)
 
     def _last_batch_ms(self) -> float:
         progress = None
-        with suppress(*_GONE):
+        with suppress(*GONE):
             progress = self._query.lastProgress
         return float(progress["durationMs"].get("triggerExecution", 0)) if progress else 0.0
 

@@ -39,7 +39,7 @@ from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.plan.sinks import sink_of, with_shared_sink
 from headrace.spark import local
 from headrace.spark.cache import SegmentCache, cache_root
-from headrace.spark.changes import Changes, replayed
+from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
 from headrace.spark.formats import ENDLESS
 from headrace.spark.graph_keeper import GraphKeeper
@@ -52,6 +52,8 @@ from headrace.spark.outlets import CONNECTORS, make_ready, of_queries
 from headrace.spark.pacing import Pacer
 from headrace.spark.packages import formats_of, jars_conf
 from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, sinks_by_query, windows_of
+from headrace.spark.progress import Progress
+from headrace.spark.query_set import replayed
 from headrace.spark.run import Run
 from headrace.spark.sources import check_files, source_frame
 from headrace.spark.staging import BATCH_COLUMN, STAGING, check_writable, claim
@@ -191,10 +193,12 @@ class Engine:
                 opened.changes.unlink(missing_ok=True)
             queries = replayed(opened.changes, self._catalog, self._queries)
             console = console or Console()
-            if queries != self._queries:
-                console.print("queries added or dropped live before are as they were then (--forget-changes: not)")
+            if queries.running != self._queries:
+                console.print(
+                    "queries added, dropped or paused live before are as they were then (--forget-changes: not)"
+                )
             _clear(opened.requests)
-            plan = self.plan_of(queries)
+            plan = self.plan_of(queries.running)
             sinks = _sinks(plan, directory, self._callbacks, settings.console_rows)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in set(sinks.directories.values()):
@@ -203,15 +207,17 @@ class Engine:
             warm_up(self.spark, min(settings.shards, self.spark.sparkContext.defaultParallelism))
             names = tuple(stream.name for stream in self._catalog.streams)
             metrics = RunMetrics(plan.queries, names, windows_of(plan), settings.shards, time.time())
-            changes = Changes()
+            changes = Changes(queries)
             joins = JoinKeeper(settings, opened.grids)
             joins.adopt(plan)
             metrics.tell_orders(joins.orders(), ())
             graph = GraphKeeper(settings, opened.orders.facts(opened.next_batch()))
             graph.adopt(plan)
+            progress = Progress(_query_name(opened))
+            leaving.callback(progress.follow(self.spark))
             query = self._start_query(plan, sinks, opened, metrics, console, changes, joins, graph, once=once)
-            live = LiveQueries(self, opened, queries, directory, changes, joins, graph)
-            return Run(query, live, metrics, opened, leaving.pop_all().close, once=once)
+            live = LiveQueries(self, opened, directory, changes, joins, graph)
+            return Run(query, live, metrics, opened, leaving.pop_all().close, once=once, progress=progress)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
         return SegmentCache(cache_root(self._settings.cache_dir), checkpoint.id, self._settings.cache_bytes)
@@ -280,7 +286,7 @@ class Engine:
             interval = f"{0 if once else settings.trigger_us} microseconds"
             return (
                 writer.option("checkpointLocation", str(opened.spark))
-                .queryName(f"headrace-{opened.id[:8]}")
+                .queryName(_query_name(opened))
                 .trigger(processingTime=interval)
                 .start()
             )
@@ -290,6 +296,11 @@ class Engine:
         if given is None:
             return source_frame(self.spark, stream, self._settings, first_us)
         return given.select(*(f"`{name}`" for name in stream.schema.names))
+
+
+def _query_name(checkpoint: Checkpoint) -> str:
+    """What Spark calls the streaming query, in its listeners and its own pages too."""
+    return f"headrace-{checkpoint.id[:8]}"
 
 
 def _schema_of(name: str, schema: StructType) -> Schema:

@@ -6,7 +6,7 @@ mistake anywhere refuses the whole script.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.config import Settings
 from headrace.errors import SettingError
@@ -54,7 +54,7 @@ def read_script(text: str, catalog: Catalog = Catalog(), queries: tuple[Query, .
     state = _State(source, catalog, list(queries))
     for tokens in split_statements(tokenize(source)):
         try:
-            state.apply(read_statement(source, tokens))
+            state.apply(read_statement(source, tokens), source.slice(span_of_all(tokens)))
         except RecursionError as error:
             raise source.error("this statement is nested too deeply", span_of_all(tokens)) from error
     return state.script()
@@ -72,12 +72,12 @@ class _State:
     explained_queries: list[Query] = field(default_factory=list)
     dropped: list[QueryId] = field(default_factory=list)
 
-    def apply(self, statement: Statement) -> None:
+    def apply(self, statement: Statement, text: str) -> None:
         match statement:
             case CreateStream():
                 self._create_stream(statement)
             case CreateQuery():
-                self._create_query(statement)
+                self._create_query(statement, text)
             case DropQuery():
                 self._drop(statement)
             case SetSetting():
@@ -102,10 +102,11 @@ class _State:
             )
         self.catalog = self.catalog.with_stream(bind_stream(self.source, statement))
 
-    def _create_query(self, statement: CreateQuery) -> None:
+    def _create_query(self, statement: CreateQuery, text: str) -> None:
         name = statement.name
         if name is None:
-            self.queries.append(self._bind(self._free_name("query", self.queries), statement.select))
+            free = self._free_name("query", self.queries)
+            self.queries.append(replace(self._bind(free, statement.select), text=f"CREATE QUERY {free} AS {text}"))
             return
         if self._find(name.text) is not None:
             raise self.source.error(
@@ -113,7 +114,7 @@ class _State:
                 name.span,
                 f"write DROP QUERY {name.text}; before, or another name",
             )
-        self.queries.append(self._bind(QueryId(name.text), statement.select))
+        self.queries.append(replace(self._bind(QueryId(name.text), statement.select), text=text))
 
     def _bind(self, name: QueryId, select: SelectText) -> Query:
         known = Known(self.catalog, tuple(query.name for query in self.queries))

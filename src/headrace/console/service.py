@@ -1,0 +1,222 @@
+"""A running pipeline as a service: what it is asked for, what it remembers for those who look at it.
+
+      web  --ask-->  Service  --add, drop, pause, resume, explain, check-->  run
+                        ^--a look a second: statistics, curves
+
+Owns :class:`Service`: the samples of the last minutes, the list of what was changed, and which thread does what.
+Changes wait for a micro-batch, so they have threads of their own: whoever reads never waits for whoever changes. The
+run is anything with the few methods of :class:`ServedRun`. State survives a restart because the run keeps it: nothing
+that matters is only here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+from headrace.config import Settings
+from headrace.console.eventlog import EventLog
+from headrace.console.results import PublishedRows
+from headrace.console.timeline import Timeline
+from headrace.errors import HeadraceError, SqlError
+from headrace.plan.picture import PlanPicture, picture_of
+from headrace.plan.queries import Query
+from headrace.plan.sharing import SharedPlan
+from headrace.spark.query_set import QuerySet
+from headrace.stats import QueryStats, RunStats
+
+LOOK_S = 1.0
+"""Between two looks at the run."""
+ASKERS = 64
+"""Changes that may wait for a micro-batch at once; more wait for one of these."""
+READERS = 8
+REMEMBERED = 200
+"""Changes that are remembered for the console."""
+
+
+class ServedRun(Protocol):
+    """What the service needs of a run."""
+
+    @property
+    def is_active(self) -> bool: ...
+    @property
+    def queries(self) -> QuerySet: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def last_batch(self) -> int | None: ...
+    def add(self, sql: str) -> None: ...
+    def drop(self, name: str) -> None: ...
+    def pause(self, name: str) -> None: ...
+    def resume(self, name: str) -> None: ...
+    def check(self, sql: str) -> tuple[str, ...]: ...
+    def explain(self, sql: str | None = None) -> str: ...
+    def plan(self) -> SharedPlan: ...
+    def stats(self) -> RunStats: ...
+    def directories(self) -> dict[str, Path]: ...
+
+
+class UnknownQueryError(HeadraceError):
+    """There is no query of that name."""
+
+
+class NoRowsError(HeadraceError):
+    """The query's rows are not where they could be read back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedQuery:
+    """A query as the service tells of it."""
+
+    name: str
+    is_paused: bool
+    text: str
+    columns: tuple[str, ...]
+    sink: str
+    stats: QueryStats | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMade:
+    """What was done, when (seconds since the epoch), to which query."""
+
+    at_s: float
+    what: str
+    query: str
+
+
+class Service:
+    """One pipeline, asked by many."""
+
+    def __init__(self, run: ServedRun, log: EventLog | None = None) -> None:
+        self.run = run
+        self.log = log or EventLog()
+        self.timeline = Timeline()
+        self.changes: deque[ChangeMade] = deque(maxlen=REMEMBERED)
+        self.changes_made = 0
+        self.closing = threading.Event()
+        self.askers = ThreadPoolExecutor(ASKERS, "headrace-ask")
+        self.readers = ThreadPoolExecutor(READERS, "headrace-read")
+        self._latest = run.stats()
+        self._looking = threading.Thread(target=self._look, name="headrace-look", daemon=True)
+
+    def start(self) -> None:
+        self._looking.start()
+
+    def close(self) -> None:
+        """Ends what streams; requests that are being answered still are."""
+        self.closing.set()
+        self._looking.join(10)
+
+    def release(self) -> None:
+        """Lets the threads go, once nobody asks any more."""
+        self.askers.shutdown(wait=False)
+        self.readers.shutdown(wait=False)
+
+    def _look(self) -> None:
+        while not self.closing.wait(LOOK_S):
+            self.take_sample(time.time())
+
+    def take_sample(self, now_s: float) -> None:
+        """Looks at the run and remembers."""
+        self._latest = self.run.stats()
+        self.timeline.add(now_s, self._latest)
+
+    # --- what is asked
+
+    @property
+    def stats(self) -> RunStats:
+        """As of the last look."""
+        return self._latest
+
+    def add(self, sql: str) -> tuple[str, ...]:
+        """Adds a text's queries; their names."""
+        names = self.run.check(sql)
+        self._change("add", ", ".join(names) or "(text)", lambda: self.run.add(sql))
+        return names
+
+    def drop(self, name: str) -> None:
+        self._change("drop", self._known(name).name, lambda: self.run.drop(name))
+
+    def pause(self, name: str) -> None:
+        self._change("pause", self._known(name).name, lambda: self.run.pause(name))
+
+    def resume(self, name: str) -> None:
+        self._change("resume", self._known(name).name, lambda: self.run.resume(name))
+
+    def _change(self, what: str, query: str, make: Callable[[], None]) -> None:
+        began = time.monotonic()
+        try:
+            make()
+        except HeadraceError as error:
+            self.log.write("change_refused", "warning", what=what, query=query, message=_message(error))
+            raise
+        self.changes_made += 1
+        self.changes.append(ChangeMade(time.time(), what, query))
+        self.log.write("query_changed", what=what, query=query, waited_ms=round((time.monotonic() - began) * 1000))
+
+    def queries(self) -> list[ServedQuery]:
+        known, stats = self.run.queries, {one.query: one for one in self.stats.queries}
+        running = [_served(query, stats.get(query.name), is_paused=False) for query in known.running]
+        return [*running, *(_served(query, None, is_paused=True) for query in known.paused)]
+
+    def query(self, name: str) -> ServedQuery:
+        known = self._known(name)
+        return next(one for one in self.queries() if one.name == known.name)
+
+    def picture(self) -> PlanPicture:
+        return picture_of(self.run.plan())
+
+    def rows(self, name: str) -> PublishedRows:
+        """Where the rows of a query are."""
+        query = self._known(name)
+        directory = self.run.directories().get(query.name)
+        if directory is None:
+            raise NoRowsError(
+                f"query {query.name} writes to {_sink(query)}, not to files: its rows cannot be read back here"
+            )
+        return PublishedRows(directory, query.name)
+
+    def settings(self) -> dict[str, str]:
+        """The run's settings, as texts."""
+        chosen = self.run.settings
+        return {
+            public: "" if (value := getattr(chosen, one.name)) is None else one.metadata["show"](value)
+            for public, one in zip(Settings.names(), fields(Settings), strict=True)
+        }
+
+    def _known(self, name: str) -> Query:
+        known = self.run.queries
+        for query in (*known.running, *known.paused):
+            if query.name.lower() == name.lower():
+                return query
+        raise UnknownQueryError(f"there is no query {name}")
+
+
+def _served(query: Query, stats: QueryStats | None, *, is_paused: bool) -> ServedQuery:
+    return ServedQuery(
+        query.name, is_paused, query.text, tuple(str(column) for column in query.schema), _sink(query), stats
+    )
+
+
+def _sink(query: Query) -> str:
+    return dict(query.into).get("connector", "parquet")
+
+
+def _message(error: HeadraceError) -> str:
+    return error.message if isinstance(error, SqlError) else str(error)
+
+
+def told_error(error: HeadraceError) -> dict[str, Any]:
+    """A refusal for a program: the message and, of SQL, the place and the hint."""
+    told: dict[str, Any] = {"message": _message(error)}
+    if isinstance(error, SqlError):
+        place = error.place
+        told |= {"hint": error.hint, "line": place.line, "column": place.column, "length": place.width}
+    return told

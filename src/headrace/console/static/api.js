@@ -1,0 +1,86 @@
+// Asking the service. The token, where there is one, is kept for this tab and shown in a header, never in an address.
+
+const KEY = "headrace-token";
+let askForToken = async () => null;
+
+/** Who is asked when the service wants a token. */
+export function onTokenWanted(ask) { askForToken = ask; }
+
+function headers(more = {}) {
+  const token = sessionStorage.getItem(KEY);
+  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
+}
+
+let asking = null;
+
+async function wanted() {
+  asking ??= askForToken().finally(() => { asking = null; });
+  const token = await asking;
+  if (!token) throw new Error("a token is required");
+  sessionStorage.setItem(KEY, token);
+}
+
+export async function request(method, path, body) {
+  const options = { method, headers: headers(body === undefined ? {} : { "Content-Type": "application/json" }) };
+  if (body !== undefined) options.body = JSON.stringify(body);
+  const answer = await fetch(path, options);
+  if (answer.status === 401) {
+    await wanted();
+    return request(method, path, body);
+  }
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) {
+    const error = new Error(told.error?.message ?? `the service answered ${answer.status}`);
+    error.problem = told.error;
+    throw error;
+  }
+  return told;
+}
+
+export const get = (path) => request("GET", path);
+export const post = (path, body) => request("POST", path, body);
+
+/** Follows server-sent events until the signal says stop; begins again when the connection breaks. */
+export async function follow(path, signal, onEvent, onState = () => {}) {
+  let last = null;
+  while (!signal.aborted) {
+    try {
+      const more = last === null ? {} : { "Last-Event-ID": last };
+      const answer = await fetch(path, { headers: headers(more), signal });
+      if (answer.status === 401) { await wanted(); continue; }
+      if (!answer.ok) {
+        const told = await answer.json().catch(() => ({}));
+        onState("refused", told.error?.message ?? `the service answered ${answer.status}`);
+        return;
+      }
+      onState("open");
+      for await (const one of events(answer.body)) {
+        if (one.id !== undefined) last = one.id;
+        onEvent(one.event, JSON.parse(one.data));
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      onState("broken", error.message);
+    }
+    await new Promise((done) => setTimeout(done, 1500));
+  }
+}
+
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const told = {};
+      for (const line of block.split("\n")) {
+        const at = line.indexOf(": ");
+        if (at > 0) told[line.slice(0, at)] = line.slice(at + 2);
+      }
+      if (told.data !== undefined) yield told;
+    }
+  }
+}

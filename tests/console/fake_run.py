@@ -1,0 +1,129 @@
+"""A run without Spark: real SQL, plans and sets of queries; made-up numbers; rows that are published when told to."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.config import Settings
+from headrace.errors import HeadraceError
+from headrace.plan.explain import explain
+from headrace.plan.sharing import SharedPlan, share
+from headrace.spark.pipeline import windows_of
+from headrace.spark.query_set import QuerySet, Record
+from headrace.spark.staging import BATCH_COLUMN, batch_name
+from headrace.sql import read_script
+from headrace.stats import (
+    GraphStats,
+    OperatorStats,
+    QueryStats,
+    RunStats,
+    ShardStats,
+    SparkStats,
+    StreamStats,
+    WindowStats,
+)
+
+PROGRAM = """
+CREATE STREAM temperature (location_id BIGINT, value DOUBLE, ts TIMESTAMP) WITH (connector = 'generator', time = 'ts');
+CREATE STREAM humidity (location_id BIGINT, value DOUBLE, ts TIMESTAMP) WITH (connector = 'generator', time = 'ts');
+CREATE QUERY near AS SELECT a.location_id, a.value AS celsius FROM temperature a, humidity b
+  WHERE a.location_id = b.location_id AND b.value > 70 WINDOW 1 SECOND;
+CREATE QUERY wide AS SELECT a.location_id, a.value AS celsius FROM temperature a, humidity b
+  WHERE a.location_id = b.location_id AND b.value > 80 WINDOW 10 MINUTES;
+CREATE QUERY counted AS SELECT location_id FROM humidity WHERE value > 50 INTO (connector = 'count');
+"""
+
+OPERATOR = OperatorStats("join 1a2b", "a.location_id = b.location_id", 2, 1024, 9, 0.5, 3.2)
+
+
+class FakeRun:
+    """Everything that the service asks of a run, at once."""
+
+    def __init__(self, out: Path, program: str = PROGRAM) -> None:
+        script = read_script(program)
+        self._catalog = script.catalog
+        self.queries = QuerySet(script.queries)
+        self.settings = Settings()
+        self.out = out
+        self.is_active = True
+        self.last_batch: int | None = None
+        self.batches = 0
+
+    def _make(self, record: Record) -> None:
+        if not self.is_active:
+            raise HeadraceError("the run has ended: start it again to change its queries")
+        self.queries = self.queries.after(record, self._catalog)
+
+    def add(self, sql: str) -> None:
+        self._make({"add": sql})
+
+    def drop(self, name: str) -> None:
+        self._make({"drop": name})
+
+    def pause(self, name: str) -> None:
+        self._make({"pause": name})
+
+    def resume(self, name: str) -> None:
+        self._make({"resume": name})
+
+    def check(self, sql: str) -> tuple[str, ...]:
+        after = self.queries.with_text(sql, self._catalog)
+        return tuple(query.name for query in after.running if query not in self.queries.running)
+
+    def plan(self) -> SharedPlan:
+        return share(self._catalog, self.queries.running)
+
+    def explain(self, sql: str | None = None) -> str:
+        if sql is None:
+            return explain(self.plan(), self.settings)
+        after = self.queries.with_text(sql, self._catalog)
+        return explain(share(self._catalog, after.running), self.settings)
+
+    def directories(self) -> dict[str, Path]:
+        everything = (*self.queries.running, *self.queries.paused)
+        return {query.name: self.out / query.name for query in everything if not query.into}
+
+    def publish(self, rows: dict[str, list[tuple[int, float]]]) -> None:
+        """A micro-batch with these rows."""
+        batch = 0 if self.last_batch is None else self.last_batch + 1
+        for name, some in rows.items():
+            directory = self.out / name / f"{BATCH_COLUMN}={batch_name(batch)}"
+            directory.mkdir(parents=True)
+            columns = {"location_id": [one for one, _ in some], "celsius": [one for _, one in some]}
+            pq.write_table(pa.table(columns), directory / "part-0000.parquet")
+        self.last_batch = batch
+        self.batches += 1
+
+    def stats(self) -> RunStats:
+        wave = 1 + 0.3 * math.sin(self.batches / 7)
+        queries = [
+            QueryStats(query.name, 1000 * (place + 1) + 50 * self.batches, 150 * wave / (place + 1), 80.0 * (place + 1),
+                       210.0 * (place + 1), 95.0 * (place + 1), 260.0 * (place + 1))
+            for place, query in enumerate(self.queries.running)
+        ]  # fmt: skip
+        windows = [
+            WindowStats(group, window, 40 * place)
+            for group, some in windows_of(self.plan()).items()
+            for place, window in enumerate(some)
+        ]
+        return RunStats(
+            batches=self.batches,
+            elapsed_s=75.0,
+            queries=tuple(queries),
+            streams=tuple(
+                StreamStats(one.name, 90_000, 1000 * wave, 3, 0, 420.0 * wave) for one in self._catalog.streams
+            ),
+            shards=(ShardStats(0, 60_000, 10, 2_000_000, 4, 900, 80, 310.0), ShardStats(1, 58_000, 12, 1_900_000)),
+            batch_ms=412.0 * wave,
+            stage_ms=(("pack", 12.0), ("join", 200.0), ("emit", 31.0)),
+            windows=tuple(windows),
+            probes=4000,
+            probes_allowed=5000,
+            graph=GraphStats("threshold", "oldest", 2**28, 2**20, "normal", 2, False, (OPERATOR,)),
+            batch=self.last_batch,
+            spark=SparkStats(self.last_batch or 0, 2000, 1900.0, 4100.0, 24, 2**22, (("addBatch", 380.0),)),
+        )

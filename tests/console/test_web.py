@@ -1,0 +1,263 @@
+"""The service over HTTP, without Spark: what is asked, what is answered, who may ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fake_run import FakeRun
+
+from headrace.console.access import check_token
+from headrace.console.eventlog import EventLog, opened_log
+from headrace.console.service import Service
+from headrace.console.serving import WebServer, address_of, bound_socket
+from headrace.console.web import web_app
+from headrace.errors import SettingError
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "0123456789abcdef"
+NEW = "CREATE QUERY new AS SELECT location_id, value AS celsius FROM humidity WHERE value > 60"
+
+
+class Served:
+    """A service on a free port, and someone who asks it."""
+
+    def __init__(self, out: Path, token: str | None = None, log: EventLog | None = None) -> None:
+        self.run = FakeRun(out)
+        self.service = Service(self.run, log)
+        taken = bound_socket("127.0.0.1", 0)
+        self.address = address_of(taken)
+        self.server = WebServer(web_app(self.service, token), taken)
+        self.client = httpx.Client(base_url=self.address, timeout=20)
+
+    def __enter__(self) -> Served:
+        self.server.__enter__()
+        self.service.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+        self.service.close()
+        self.server.__exit__()
+        self.service.release()
+
+    def get(self, path: str) -> Any:
+        answer = self.client.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path) as one:
+        yield one
+
+
+def names(served: Served) -> list[str]:
+    return [one["name"] for one in served.get("/api/queries")]
+
+
+def test_queries_come_and_go(served: Served) -> None:
+    assert names(served) == ["near", "wide", "counted"]
+    answer = served.client.post("/api/queries", json={"sql": NEW})
+    assert (answer.status_code, answer.json()) == (201, {"queries": ["new"]})
+    told = served.get("/api/queries/NEW")
+    assert (told["text"], told["columns"], told["sink"]) == (NEW, ["location_id BIGINT", "celsius DOUBLE"], "parquet")
+    assert served.client.post("/api/queries/new/pause").status_code == 200
+    assert served.get("/api/queries/new")["is_paused"]
+    assert served.client.post("/api/queries/new/resume").status_code == 200
+    assert not served.get("/api/queries/new")["is_paused"]
+    assert served.client.delete("/api/queries/new").status_code == 200
+    assert names(served) == ["near", "wide", "counted"]
+    assert [one["what"] for one in served.get("/api/pipeline")["changes"]] == ["add", "pause", "resume", "drop"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sql", "status", "told"),
+    [
+        ("POST", "/api/queries", "CREATE QUERY new AS SELECT x FROM humidity", 400, "x"),
+        ("POST", "/api/queries", "CREATE QUERY near AS SELECT ts FROM humidity", 400, "there is a query near already"),
+        ("POST", "/api/queries", "SET shards = 3", 409, "cannot change while running"),
+        ("DELETE", "/api/queries/nobody", None, 404, "there is no query nobody"),
+        ("POST", "/api/queries/near/resume", None, 409, "query near is not paused"),
+        ("GET", "/api/queries/counted/results", None, 409, "writes to count, not to files"),
+    ],
+)
+def test_refusals_say_what_is_wrong(
+    served: Served, method: str, path: str, sql: str | None, status: int, told: str
+) -> None:
+    answer = served.client.request(method, path, json=None if sql is None else {"sql": sql})
+    assert answer.status_code == status
+    assert told in answer.json()["error"]["message"]
+    assert names(served) == ["near", "wide", "counted"]
+
+
+def test_a_run_that_has_ended_is_unhealthy_and_takes_no_change(served: Served) -> None:
+    assert served.get("/healthz") == {"running": True}
+    served.run.is_active = False
+    assert served.client.get("/healthz").status_code == 503
+    assert "headrace_up 0" in served.client.get("/metrics").text
+    assert served.client.delete("/api/queries/near").status_code == 503
+
+
+def test_a_check_gives_the_place_of_the_mistake(served: Served) -> None:
+    def check(sql: str) -> Any:
+        return served.client.post("/api/check", json={"sql": sql}).json()
+
+    assert check(NEW) == {"ok": True, "adds": ["new"], "problem": None}
+    wrong = check("CREATE QUERY q AS\nSELECT location_id, valeu FROM humidity")
+    assert not wrong["ok"]
+    problem = wrong["problem"]
+    assert (problem["line"], problem["column"], problem["length"]) == (2, 21, 5)
+    assert problem["hint"] == "did you mean value?"
+    assert names(served) == ["near", "wide", "counted"]
+
+
+def test_explain_tells_of_the_plan_and_of_what_it_would_be(served: Served) -> None:
+    assert "near (1 second)" in served.get("/api/explain")["text"]
+    assert "new" in served.client.post("/api/explain", json={"sql": NEW}).json()["text"]
+
+
+def test_the_plan_says_which_queries_share_which_join_and_bands(served: Served) -> None:
+    plan = served.get("/api/plan")
+    join = next(group for group in plan["groups"] if group["is_join"])
+    assert join["windows"] == ["1 second", "10 minutes"]
+    assert {one["name"]: one["window"] for one in join["queries"]} == {"near": 0, "wide": 1}
+    assert [one["stream"] for one in join["inputs"]] == ["temperature", "humidity"]
+    assert served.client.get("/api/graph.svg").text.startswith("<svg")
+
+
+def test_the_latest_rows_are_read_back(served: Served) -> None:
+    assert served.get("/api/queries/near/results") == {"query": "near", "batches": []}
+    served.run.publish({"near": [(1, 20.5), (2, 21.5)]})
+    served.run.publish({"near": [(3, 30.5)], "wide": [(4, 1.0)]})
+    told = served.get("/api/queries/near/results?limit=2")["batches"]
+    assert [(one["batch"], one["rows"], one["total"]) for one in told] == [(0, [[2, 21.5]], 2), (1, [[3, 30.5]], 1)]
+    assert served.client.get("/api/queries/near/results?limit=0").status_code == 422
+
+
+def events(served: Served, path: str, most: int, **headers: str) -> list[tuple[str, str, Any]]:
+    """The first server-sent events of a stream: (kind, id, data)."""
+    found = []
+    with served.client.stream("GET", path, headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        fields: dict[str, str] = {}
+        for line in answer.iter_lines():
+            if line.startswith(":"):
+                continue
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif fields:
+                found.append((fields["event"], fields.get("id", ""), json.loads(fields["data"])))
+                fields = {}
+                if len(found) == most:
+                    break
+    return found
+
+
+def test_a_stream_of_rows_goes_on_after_the_last_one_seen(served: Served) -> None:
+    for number in range(4):
+        served.run.publish({"near": [(number, 1.0)] * 3} if number != 2 else {})
+    path = "/api/queries/near/results/stream"
+    first = events(served, f"{path}?after=-1&limit=2", 1)
+    assert [(kind, number, len(told["rows"]), told["total"]) for kind, number, told in first] == [("rows", "0", 2, 3)]
+    rest = events(served, path, 2, **{"Last-Event-ID": "0"})
+    assert [number for _, number, _ in rest] == ["1", "3"]
+
+
+def test_a_stream_of_rows_ends_with_its_query(served: Served) -> None:
+    with served.client.stream("GET", "/api/queries/near/results/stream") as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == ": begins"
+        served.run.publish({"near": [(7, 1.0)]})
+        assert any(line == "event: rows" for line in lines)
+        served.run.drop("near")
+        assert "event: dropped" in list(lines)
+
+
+def test_statistics_curves_and_metrics(served: Served) -> None:
+    served.service.take_sample(1000.0)
+    served.service.take_sample(1001.0)
+    stats = served.get("/api/stats")
+    assert [one["query"] for one in stats["queries"]] == ["near", "wide", "counted"]
+    assert stats["graph"]["operators"][0]["turns"] == 9
+    history = served.get("/api/history?after_s=1000&query=wide")
+    assert [one["query"] for one in history["queries"]] == ["wide"]
+    assert len(history["queries"][0]["results_per_s"]) == len(history["at_s"]) >= 1
+    kind, _, told = events(served, "/api/stats/stream", 1)[0]
+    assert (kind, told["batches"]) == ("stats", 0)
+    assert 'headrace_query_results_total{query="wide"} 2000' in served.client.get("/metrics").text
+
+
+def test_with_a_token_only_the_page_and_health_are_open(tmp_path: Path) -> None:
+    with Served(tmp_path, TOKEN) as served:
+        for path in ("/", "/healthz", "/static/console.css"):
+            assert served.client.get(path).status_code == 200
+        for path in ("/api/queries", "/metrics", "/openapi.json", "/api/stats/stream"):
+            refused = served.client.get(path)
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+            assert TOKEN not in refused.text
+        wrong = served.client.get("/api/queries", headers={"Authorization": "Bearer 0123456789abcdeX"})
+        assert wrong.status_code == 401
+        right = served.client.get("/api/queries", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert right.status_code == 200
+
+
+def test_without_a_token_other_sites_are_not_served(served: Served) -> None:
+    assert served.client.get("/api/queries", headers={"Host": "evil.example"}).status_code == 403
+    assert served.client.get("/api/queries", headers={"Origin": "https://evil.example"}).status_code == 403
+    assert served.client.get("/api/queries", headers={"Origin": served.address}).status_code == 200
+
+
+def test_a_token_is_required_unless_bound_to_loopback() -> None:
+    check_token("127.0.0.1", None)
+    check_token("0.0.0.0", TOKEN)
+    with pytest.raises(SettingError, match="a token is required"):
+        check_token("0.0.0.0", None)
+    with pytest.raises(SettingError, match="at least 16"):
+        check_token("127.0.0.1", "short")
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with bound_socket("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingError, match="Give another --port"):
+            bound_socket("127.0.0.1", port)
+
+
+def test_a_request_that_is_too_long_is_refused(served: Served) -> None:
+    assert served.client.post("/api/check", content=b" " * (2**20 + 1)).status_code == 413
+
+
+def test_the_page_asks_nothing_of_other_hosts(served: Served) -> None:
+    page = served.client.get("/")
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    static = ROOT / "src" / "headrace" / "console" / "static"
+    for file in static.iterdir():
+        assert "//cdn" not in file.read_text(), file
+        assert "https://" not in file.read_text(), file
+
+
+def test_every_address_is_described_and_documented(served: Served) -> None:
+    described = served.get("/openapi.json")
+    page = (ROOT / "docs" / "api.md").read_text()
+    for path, methods in described["paths"].items():
+        for method in methods:
+            assert f"`{method.upper()} {path}`" in page, f"{method} {path} is not in docs/api.md"
+
+
+def test_changes_are_in_the_structured_log(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    with opened_log(str(file)) as log, Served(tmp_path / "out", log=log) as served:
+        served.client.post("/api/queries", json={"sql": NEW})
+        served.client.post("/api/queries/near/resume")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    told = [(one["level"], one["event"], one.get("what"), one.get("query")) for one in lines]
+    assert ("info", "query_changed", "add", "new") in told
+    assert ("warning", "change_refused", "resume", "near") in told
+    assert all({"time", "level", "event"} <= one.keys() for one in lines)
