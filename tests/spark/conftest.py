@@ -6,14 +6,15 @@ import os
 import sys
 from collections.abc import Iterator
 
-import brokers
 import pytest
 from pyspark.sql import SparkSession
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says which connector the Kafka tests had, if it is not that of the installed Spark."""
-    for note in brokers.NOTES:
+    """What tests had to note, such as a connector that is not the installed Spark's; also from other processes."""
+    reports = [one for some in terminalreporter.stats.values() for one in some if hasattr(one, "user_properties")]
+    notes = [str(text) for one in reports for name, text in one.user_properties if name == "note"]
+    for note in dict.fromkeys(notes):
         terminalreporter.write_line(note)
 
 

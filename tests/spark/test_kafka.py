@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers import Broker, as_csv, as_json, connector_jars
+from brokers import NOTES, Broker, as_csv, as_json, connector_jars
 from commands import Command
 from streams import answers, dead_letters, output, readings
 
@@ -30,6 +30,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def jars() -> Path:
     return connector_jars()
+
+
+@pytest.fixture(autouse=True)
+def noted(jars: Path, record_property: Callable[[str, object], None]) -> None:  # noqa: ARG001 - they are fetched first
+    for note in NOTES:
+        record_property("note", note)
 
 
 QUERIES = """
