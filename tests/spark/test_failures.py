@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
 
 from headrace.errors import HeadraceError, SourceError, StateError
 from headrace.spark.checkpoint import Checkpoint
@@ -89,3 +90,44 @@ def test_death_of_sparks_process_is_told_and_everything_is_left_tidy(tmp_path: P
     assert run.stats().batch_ms == 0.0
     run.stop()
     assert left == ["left"]
+
+
+class ImpatientQuery:
+    """A streaming query that Spark gives up so many times before it goes well."""
+
+    def __init__(self, failures: int, story: str = "Python worker failed to connect back.") -> None:
+        self.failures = failures
+        self.story = story
+        self.begun = 0
+
+    def again(self) -> ImpatientQuery:
+        self.begun += 1
+        return self
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        if self.failures:
+            self.failures -= 1
+            raise StreamingQueryException(self.story)
+
+
+@pytest.mark.parametrize(
+    ("failures", "story", "begun", "told"),
+    [
+        (2, "Python worker failed to connect back.", 2, None),
+        (9, "Python worker failed to connect back.", 4, "failed to connect back"),
+        (1, "ValueError: out of luck", 0, "out of luck"),
+    ],
+)
+def test_a_query_that_spark_gave_up_before_it_began_is_begun_again(
+    tmp_path: Path, failures: int, story: str, begun: int, told: str | None
+) -> None:
+    query = ImpatientQuery(failures, story)
+    metrics = RunMetrics(("q",), (), {}, 1, 0.0)
+    checkpoint = Checkpoint(tmp_path, "one", (0,))
+    run = Run(query, SimpleNamespace(), metrics, checkpoint, lambda: None, once=False, again=query.again)
+    if told is None:
+        assert run.wait(10)
+    else:
+        with pytest.raises(HeadraceError, match=told):
+            run.wait(10)
+    assert query.begun == begun

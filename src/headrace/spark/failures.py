@@ -17,6 +17,12 @@ _ERRORS: dict[str, type[HeadraceError]] = {one.__name__: one for one in (StateEr
 _SOURCE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND", "PARQUET_COLUMN_DATA_TYPE_MISMATCH")
 
 
+def is_impatience(error: Exception) -> bool:
+    """Whether Spark gave up because a Python process took more than ten seconds to start: nothing is wrong but that the
+    machine is busy, and Spark has no setting for it."""
+    return "Python worker failed to connect back" in str(error)
+
+
 def explained_failure(error: Exception, directory: Path) -> HeadraceError:
     """The cause in one message, naming the file that holds the rest."""
     text = str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -18,15 +19,20 @@ from headrace.errors import HeadraceError
 from headrace.plan.sharing import SharedPlan
 from headrace.spark.changes import requests_in
 from headrace.spark.checkpoint import END_MESSAGE, Checkpoint
-from headrace.spark.failures import explained_failure
+from headrace.spark.failures import explained_failure, is_impatience
 from headrace.spark.live import LiveQueries
 from headrace.spark.metrics import RunMetrics
 from headrace.spark.progress import GONE, Progress
 from headrace.spark.query_set import QuerySet, Record
 from headrace.stats import RunStats, SparkStats
 
+BEGINNINGS = 4
+"""How often a streaming query is begun again."""
 LISTEN_S = 0.5
 """How often requests of other programs are looked for."""
+
+
+log = logging.getLogger("headrace.run")
 
 
 class Run:
@@ -42,8 +48,10 @@ class Run:
         *,
         once: bool,
         progress: Progress | None = None,
+        again: Callable[[], StreamingQuery] | None = None,
     ) -> None:
         self._query = query
+        self._again = again
         self._progress = progress or Progress("")
         self._live = live
         live.is_over = lambda: not self.is_active
@@ -133,9 +141,23 @@ class Run:
     def _follow(self) -> None:
         self._query.awaitTermination()
 
-    def _guarded(self, work: Any) -> None:
+    def _begun(self, work: Callable[[], None]) -> None:
+        """Does the work; a query that Spark gave up before its first micro-batch, for want of patience, is begun again,
+        as the same command would."""
+        for left in range(BEGINNINGS, -1, -1):
+            try:
+                work()
+                return
+            except (StreamingQueryException, Py4JJavaError) as error:
+                is_first = self._metrics.last_batch is None and not self._stopping
+                if self._again is None or not left or not is_first or not is_impatience(error):
+                    raise
+                log.info("the machine is so busy that Spark gave up waiting for a Python process: begun again")
+                self._query = self._again()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            work()
+            self._begun(work)
         except (StreamingQueryException, Py4JJavaError) as error:
             self._failure = explained_failure(error, self._checkpoint.directory)
         except GONE:

@@ -215,9 +215,13 @@ class Engine:
             graph.adopt(plan)
             progress = Progress(_query_name(opened))
             leaving.callback(progress.follow(self.spark))
-            query = self._start_query(plan, sinks, opened, metrics, console, changes, joins, graph, once=once)
+
+            def begin() -> StreamingQuery:
+                return self._start_query(plan, sinks, opened, metrics, console, changes, joins, graph, once=once)
+
+            query = begin()
             live = LiveQueries(self, opened, directory, changes, joins, graph)
-            return Run(query, live, metrics, opened, leaving.pop_all().close, once=once, progress=progress)
+            return Run(query, live, metrics, opened, leaving.pop_all().close, once=once, progress=progress, again=begin)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
         return SegmentCache(cache_root(self._settings.cache_dir), checkpoint.id, self._settings.cache_bytes)
