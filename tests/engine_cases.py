@@ -357,6 +357,8 @@ class Way:
     backlog_rows: int | None = None
     seed: int | None = None
     """For the join orders."""
+    filter_order: tuple[bool, ...] = (False,)
+    """For one micro-batch after the other, round and round: whether tuples wait for other streams, or results do."""
 
 
 def schedulings() -> st.SearchStrategy[Scheduling]:
@@ -392,7 +394,14 @@ def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3), *, budgets: bool = 
         draw(st.sampled_from((None, 1, 2, 5, 20))) if budgets else None,
         draw(st.sampled_from((None, 3, 10))),
         draw(st.integers(0, 99)),
+        draw(orderings()),
     )
+
+
+def orderings() -> st.SearchStrategy[tuple[bool, ...]]:
+    """Sync-Filter, Filter-Order, and there and back at any time."""
+    switching = st.lists(st.booleans(), min_size=2, max_size=6).map(tuple)
+    return st.one_of(st.just((False,)), st.just((True,)), switching)
 
 
 def busy_ways(shards: Sequence[int] = (1, 2)) -> st.SearchStrategy[Way]:
@@ -432,6 +441,7 @@ def host_for(case: Case, way: Way) -> LocalHost:
         probes=way.probes,
         backlog_rows=way.backlog_rows,
         seed=way.seed,
+        filter_order=way.filter_order,
     )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.events import DropSegment, Effect, KeepSegment
+from headrace.engine.inputs import Place
 from headrace.engine.keys import Int64s
 from headrace.engine.segments import content_name, int64s_of, pack_batch
 from headrace.engine.spaces import Block, NewRows
@@ -77,6 +78,11 @@ class PendingBlock:
     """Until when all are once it is done, too."""
     came: int = 0
     """The step that its tuples were taken in."""
+    after: Place | None = None
+    """No tuple of it is at or before this place; the same on all shards."""
+    ahead: bool = False
+    """Whether its tuples were taken in before all streams had come that far: its results are put in order as they are
+    released (``holding``)."""
 
     @property
     def held_bytes(self) -> int:

@@ -53,7 +53,15 @@ class StreamsEnded:
     """No input is left for now: all that waits is released."""
 
 
-Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded
+@dataclass(frozen=True, slots=True)
+class OrderingChosen:
+    """How this step keeps results in order, alike on all shards: the groups whose tuples do not wait for other streams
+    (Filter-Order, paper 004); all others' do. A step that is not told: all wait."""
+
+    filter_order: frozenset[str] = frozenset()
+
+
+Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded | OrderingChosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import EmitCount, EmitRows
 from headrace.engine.folded_rows import FoldedRows
 from headrace.engine.keys import Int64s
+from headrace.engine.segments import CAME
 from headrace.engine.slices import Check, Slice
-from headrace.engine.spaces import Matches, Space, place_ranks, tie_order
+from headrace.engine.spaces import Matches, Space, ahead_ranks, newest_marks, place_ranks, tie_order
 from headrace.model import QueryId
 from headrace.plan.canonical import Sizes
 from headrace.plan.expressions import ColumnRef, Expression
@@ -175,13 +176,17 @@ class GroupOutputs:
         arrived_us: Int64s,
         first: int | None = None,
         placed: Cut | None = None,
+        *,
+        ahead: bool = False,
     ) -> Iterator[HeldResults]:
         """What is made of these matches, kept together until the windows are done: for each family one batch, class
         after class. ``first``: the place of the first match among those of its scan, where that is their rank.
-        ``placed``: how results are cut, where those of several scans come between each other."""
+        ``placed``: how results are cut, where those of several scans come between each other; ``ahead``: those of
+        several blocks do, and it is their newest tuples' arrivals that count."""
         if not len(matches):
             return
         parts = _Parts(matches, spaces, self._checks)
+        newest_came = newest_marks(matches, spaces, CAME) if ahead else arrived_us
         for family in self._families:
             readers: list[tuple[str, ...]] = []
             found: list[tuple[np.ndarray, ...]] = []
@@ -189,13 +194,14 @@ class GroupOutputs:
                 positions = parts.ordered(cls.ties, parts.passing(cls.number, cls.reach))
                 if len(positions):
                     cells, codes = _cells(cls, parts.whole, positions)
-                    ranks = _ranks(cls, family, parts, first, placed)
+                    ranks = parts.ahead(cls.ties) if ahead else _ranks(cls, family, parts, first, placed)
                     found.append((positions, codes.astype(np.int64) + len(readers), *(one[positions] for one in ranks)))
                     readers += [tuple(one.identity for one in cell) for cell in cells]
             if found:
                 positions, codes, *ranks = (np.concatenate(column) for column in zip(*found, strict=True))
                 rows = family.rows(parts.whole.reader(positions), len(positions))
-                batch = marked_results(rows, ranks, arrived_us[matches.probe[positions]], codes)
+                arrived = newest_came[positions] if ahead else arrived_us[matches.probe[positions]]
+                batch = marked_results(rows, ranks, arrived, codes)
                 yield HeldResults(tuple(readers), batch, family.delivery is Delivery.COUNT, raw=family.is_raw)
 
 
@@ -266,6 +272,12 @@ class _Parts:
         if ties not in self._ranks:
             sides = ties or tuple(range(len(self._spaces)))
             self._ranks[ties] = place_ranks(self.whole.matches, self._spaces, sides)
+        return self._ranks[ties]
+
+    def ahead(self, ties: tuple[int, ...]) -> list[Int64s]:
+        """The same as numbers that can be compared with those of other blocks."""
+        if ties not in self._ranks:
+            self._ranks[ties] = ahead_ranks(self.whole.matches, self._spaces, ties or tuple(range(len(self._spaces))))
         return self._ranks[ties]
 
     def ordered(self, ties: tuple[int, ...], positions: Int64s) -> Int64s:

@@ -33,11 +33,13 @@ from headrace.engine.events import (
     DropSegment,
     Effect,
     Event,
+    OrderingChosen,
     ProgressMade,
     RejectRows,
     StreamsEnded,
 )
 from headrace.engine.histories import Points
+from headrace.engine.holding import LIMIT_BYTES
 from headrace.engine.inputs import END_OF_TIME, InputState, Place
 from headrace.engine.matching import bucketed_ranges, compared_ranges, key_ranges
 from headrace.engine.operators import GroupOperator
@@ -52,12 +54,13 @@ from headrace.engine.waiting import without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
 from headrace.model import StreamId
+from headrace.plan.approaches import why_in_order
 from headrace.plan.facts import Measured
 from headrace.plan.methods import SCANNING
 from headrace.plan.shard_graph import join_name, shard_graph
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32
@@ -97,6 +100,8 @@ class ShardOptions:
     is_eager: bool = False
     """Aggregates are evaluated whenever anything changes; or else every ``reevaluate_us``, or with each step."""
     forwards: bool = False
+    hold_bytes: int = LIMIT_BYTES
+    """What results that were found ahead may weigh before they go to the store within a step."""
 
     def for_operators(self) -> OperatorOptions:
         return OperatorOptions(
@@ -108,6 +113,7 @@ class ShardOptions:
             self.reevaluate_us,
             self.expiry_us,
             Points(self.reevaluate_us, self.is_eager),
+            self.hold_bytes,
             self.forwards,
         )
 
@@ -122,8 +128,11 @@ class ShardOptions:
 class Shard:
     """All groups of a plan, for one part of the keys."""
 
-    def __init__(self, plan: SharedPlan, options: ShardOptions | None = None) -> None:
+    def __init__(
+        self, plan: SharedPlan, options: ShardOptions | None = None, source: SegmentSource | None = None
+    ) -> None:
         self.plan = plan
+        self._source = source
         self._options = options or ShardOptions()
         self._serial = Serial()
         self._newest_us: dict[StreamId, int] = {}
@@ -151,8 +160,8 @@ class Shard:
         told = (inputs, self._options.for_operators(), self._since, self._epoch, self._serial)
         apart = apart_from(group) if is_deferred else None
         if apart is None:
-            return GroupOperator(group, *told)
-        return GroupOperator(apart.group, *told, group.classes, apart.names)
+            return GroupOperator(group, *told, source=self._source)
+        return GroupOperator(apart.group, *told, group.classes, apart.names, self._source)
 
     def step(
         self, events: Iterable[Event], budget: ProbeBudget | None = None, pace: Pace | None = None
@@ -174,8 +183,12 @@ class Shard:
         for block in self._numbered(blocks):
             yield from self._accept(block, floors)
         ended = any(isinstance(event, StreamsEnded) for event in told)
-        for operator in self._operators.values():
-            yield from operator.admit(END_OF_TIME if ended else self._progress(operator), self._newest(operator))
+        chosen = next((event for event in told if isinstance(event, OrderingChosen)), OrderingChosen())
+        for signature, operator in self._operators.items():
+            is_early = signature in chosen.filter_order and why_in_order(operator.group) is None
+            reached = [self._reached(state) for state in operator.inputs] if is_early else None
+            progress = END_OF_TIME if ended else self._progress(operator)
+            yield from operator.admit(progress, self._newest(operator), reached)
         yield from self._work(ProbeBudget() if ended or budget is None else budget, pace or Pace())
         for operator in self._operators.values():
             reached = [self._reached(state) for state in operator.inputs]
@@ -220,7 +233,8 @@ class Shard:
             self._newest_us[beat.stream] = max(beat.newest_us, self._newest_us.get(beat.stream, beat.newest_us))
             for operator in self._operators.values():
                 if operator.group.is_join and any(one.input.stream == beat.stream for one in operator.inputs):
-                    operator.heard.add(beat.oldest_us, beat.newest_us, beat.rows)
+                    position = self.plan.catalog.position(beat.stream)
+                    operator.heard.add(beat.oldest_us, beat.newest_us, beat.rows, position)
         return floors
 
     def _numbered(self, blocks: Iterable[BlockArrived]) -> Iterator[BlockArrived]:
@@ -284,7 +298,8 @@ class Shard:
             sum(part.size_bytes for part in parts) + sum(fold.size_bytes for fold in self.folds()),
             sum(block.tuples for block in pending),
             sum(block.size_bytes for block in pending) + waiting_bytes,
-            sum(block.held_bytes for block in pending),
+            sum(block.held_bytes for block in pending)
+            + sum(operator.hold.size_bytes for operator in self._operators.values()),
         )
 
     def folds(self) -> list[FoldOperator]:
@@ -337,7 +352,7 @@ class Shard:
                 f"the checkpoint's state has version {told.get('version')}, this Headrace reads {STATE_VERSION}: "
                 "go on with the version that wrote it, or start a new checkpoint"
             )
-        shard = cls(plan, options)
+        shard = cls(plan, options, source)
         shard._serial.next_number = told["serial"]
         shard._newest_us = {StreamId(name): newest for name, newest in told["newest_us"].items()}
         shard._orphans = list(told["orphans"])
@@ -349,7 +364,9 @@ class Shard:
             if operator is None:
                 shard._orphans.extend(names_in(kept))
             else:
-                if kept["is_deferred"] != operator.is_deferred and (kept["pending"] or kept["queues"]):
+                if kept["is_deferred"] != operator.is_deferred and (
+                    kept["pending"] or kept["queues"] or kept["hold"]["runs"]
+                ):
                     # What was found in one way is finished in that way.
                     operator = shard._operator(shard._group_of[signature], is_deferred=kept["is_deferred"])
                     shard._operators[signature] = operator

@@ -16,10 +16,11 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import bisect_within, key_ranges
-from headrace.engine.segments import KEY, NUMBER, PLACE, Layout, Segment, build_segment, int64s_of, seen_column
+from headrace.engine.segments import KEY, NUMBER, PLACE, TAKEN, Layout, Segment, build_segment, int64s_of, seen_column
 from headrace.engine.waiting import Released
 from headrace.engine.window import Collected, Run
 from headrace.plan.queries import Measure
@@ -203,6 +204,11 @@ class Space:
         values: Int64s = self.column(NUMBER, pa.int64(), addresses).to_numpy()
         return values
 
+    def marks(self, name: str, addresses: Int64s) -> Int64s:
+        """The values of a column that not all rows have, or 0."""
+        values: Int64s = pc.fill_null(self.column(name, pa.int64(), addresses), 0).to_numpy()
+        return values
+
     def arrivals(self, addresses: Int64s) -> Int64s:
         """The same as numbers that stay whatever else is held: places in the whole stream, or how many rows of a key
         and time came before."""
@@ -276,6 +282,34 @@ def place_ranks(matches: Matches, spaces: Sequence[Space], ties: Sequence[int]) 
     for side in ties:
         is_other = matches.newest != side  # of the newest the rank says it all
         keys += [is_other * spaces[side].times(matches.sides[side]), is_other * numbers[side]]
+    return keys
+
+
+def newest_marks(matches: Matches, spaces: Sequence[Space], name: str) -> Int64s:
+    """A column of each result's newest tuple, or 0 where it has none."""
+    found = np.zeros(len(matches), dtype=np.int64)
+    for side, space in enumerate(spaces):
+        mine = np.flatnonzero(matches.newest == side)
+        found[mine] = space.marks(name, matches.sides[side][mine])
+    return found
+
+
+def ahead_ranks(matches: Matches, spaces: Sequence[Space], ties: Sequence[int]) -> list[Int64s]:
+    """The same for results that any of their tuples may have found, so that those of all blocks can be put in one
+    order: first the newest tuple's time and stream."""
+    numbers = [space.arrivals(some) for space, some in zip(spaces, matches.sides, strict=True)]
+    if len({space.position for space in spaces}) < len(spaces):
+        return _place_keys(matches, spaces, ties, numbers)
+    times = [space.times(some) for space, some in zip(spaces, matches.sides, strict=True)]
+    newest_us, taken = (np.empty(len(matches), dtype=np.int64) for _ in range(2))
+    for side, space in enumerate(spaces):
+        mine = np.flatnonzero(matches.newest == side)
+        newest_us[mine] = times[side][mine]
+        taken[mine] = numbers[side][mine] if space.is_numbered else space.marks(TAKEN, matches.sides[side][mine])
+    keys = [newest_us, np.array([space.position for space in spaces])[matches.newest], taken]
+    for side in ties:
+        is_other = matches.newest != side
+        keys += [is_other * times[side], is_other * numbers[side]]
     return keys
 
 

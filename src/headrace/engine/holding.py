@@ -1,0 +1,250 @@
+"""The hold buffer of Filter-Order (paper 004, section 5): results found ahead of their time, released in order.
+
+      run 1     . . o o o o . .|                a run is what one scan found, in the order of the newest tuples; a heap
+      run 2           o o o o o o|              says which run begins first, so that a release looks at no other
+      run 3               o o . . o o o o
+                  --------> released up to here, merged: what progress has passed and every pending scan is past
+
+Owns :class:`HoldBuffer`. A window whose scans wait is released less far than others, so a result stays until every
+window is past it. Runs are stored once, as segments; what is found in one step and weighs more than ``limit_bytes`` is
+handed to the store at once and let go of here: nothing is dropped, and a run is opened again when it is due. Runs of a
+size are merged into one of the next, so that there are few however long a stream is silent.
+Invariants: a run is sorted by the newest tuple's time and stream; nothing at or before ``released`` is found later.
+Cost: O(results log runs) to hold, O(results due) to release, and each is merged O(log(held / found)) times.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.blocks import CELL, RANK, THEN, HeldResults
+from headrace.engine.events import DropSegment, Effect, KeepSegment
+from headrace.engine.inputs import Place
+from headrace.engine.keys import Int64s
+from headrace.engine.segments import content_name, int64s_of, pack_batch, take_rows, unpack_batch
+from headrace.engine.window import MOST_RUN_BYTES, SegmentSource, Serial
+from headrace.plan.canonical import Sizes
+
+FANOUT = 8
+"""Runs of a size that are merged into one of the next."""
+LIMIT_BYTES = 1 << 26
+_NEWEST, _STREAM = RANK, f"{THEN}0"
+"""The columns with a held result's newest tuple's time, and its stream's position."""
+
+
+@dataclass(slots=True)
+class HeldRun:
+    """Results of one family in order, the first ``start`` of them released to all. ``batch`` is None while they are
+    only in the store."""
+
+    readers: tuple[tuple[str, ...], ...]
+    counted: bool
+    raw: bool
+    epoch: int
+    rows: int
+    first: Place
+    batch: pa.RecordBatch | None
+    start: int = 0
+    tier: int = 0
+    name: str | None = None
+    size_bytes: int = 0
+
+    @property
+    def kind(self) -> tuple[bool, bool, int]:
+        return self.counted, self.raw, self.epoch
+
+
+@dataclass(slots=True)
+class HoldBuffer:
+    """One group's held results in one shard. ``released``: by window, how far its results have been released."""
+
+    serial: Serial
+    source: SegmentSource | None = None
+    limit_bytes: int = LIMIT_BYTES
+    runs: list[HeldRun] = field(default_factory=list)
+    released: dict[Sizes, Place] = field(default_factory=dict)
+    _effects: list[Effect] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(run.rows - run.start for run in self.runs)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(run.size_bytes or (0 if run.batch is None else run.batch.nbytes) for run in self.runs)
+
+    # --- holding
+
+    def add(self, found: HeldResults, epoch: int) -> Iterator[Effect]:
+        """Takes what a scan found; beyond the limit, what is not in the store yet goes there."""
+        batch = _in_order(found.batch)
+        self._take(HeldRun(found.readers, found.counted, found.raw, epoch, batch.num_rows, _place(batch, 0), batch))
+        fresh = [run for run in self.runs if run.name is None and run.batch is not None]
+        if sum(run.batch.nbytes for run in fresh if run.batch is not None) > self.limit_bytes:
+            yield from self._merge_fresh()
+            for run in self.runs:
+                if run.name is None:
+                    yield self._stored(run)
+                if self.source is not None:
+                    run.batch = None
+
+    def _take(self, run: HeldRun) -> None:
+        self.runs.append(run)
+
+    def _stored(self, run: HeldRun) -> KeepSegment:
+        assert run.batch is not None
+        blob = pack_batch(run.batch)
+        run.name, run.size_bytes = f"{content_name(blob)}-{self.serial.take()}", blob.size
+        return KeepSegment(run.name, blob)
+
+    def _opened(self, run: HeldRun) -> pa.RecordBatch:
+        if run.batch is None:
+            assert run.name is not None
+            assert self.source is not None
+            run.batch = unpack_batch(self.source.stored(run.name))
+        return run.batch
+
+    # --- releasing
+
+    def due(self, after: Place | None, upto: Place, served: Callable[[int], Set[str]]) -> list[HeldResults]:
+        """The results after one place and up to another, one batch a kind, for those of its readers that ``served``
+        says were there in its epoch."""
+        found: dict[tuple[bool, bool, pa.Schema], list[HeldResults]] = {}
+        heap = [(run.first, number) for number, run in enumerate(self.runs)]
+        heapq.heapify(heap)
+        while heap and heap[0][0] <= upto:
+            run = self.runs[heapq.heappop(heap)[1]]
+            batch = self._opened(run)
+            begin = run.start if after is None else max(run.start, _stop(batch, after))
+            end = _stop(batch, upto)
+            if end > begin:
+                now = served(run.epoch)
+                readers = tuple(tuple(one for one in some if one in now) for some in run.readers)
+                part = HeldResults(readers, batch.slice(begin, end - begin), run.counted, raw=run.raw)
+                found.setdefault((run.counted, run.raw, batch.schema), []).append(part)
+        return [_merged(parts) for parts in found.values()]
+
+    def forget(self, upto: Place) -> None:
+        """Lets go of what all windows are past."""
+        for run in self.runs:
+            if run.first <= upto:
+                batch = self._opened(run)
+                run.start = _stop(batch, upto)
+                if run.start < run.rows:
+                    run.first = _place(batch, run.start)
+                elif run.name is not None:
+                    self._effects.append(DropSegment(run.name))
+        self.runs = [run for run in self.runs if run.start < run.rows]
+
+    # --- keeping
+
+    def settle(self) -> Iterator[Effect]:
+        """Tells the store what is held since this step, and what is not any more."""
+        yield from self._merge_fresh()
+        yield from self._merge_tiers()
+        for run in self.runs:
+            if run.name is None:
+                yield self._stored(run)
+        yield from self._effects
+        self._effects.clear()
+
+    def _merge_fresh(self) -> Iterator[Effect]:
+        """What was found since the last time, as one run a kind."""
+        fresh = [run for run in self.runs if run.name is None]
+        for some in _alike(fresh):
+            if len(some) > 1:
+                yield from self._replace(some, 0)
+
+    def _merge_tiers(self) -> Iterator[Effect]:
+        tier = 0
+        while any(run.tier >= tier for run in self.runs):
+            for some in _alike([run for run in self.runs if run.tier == tier]):
+                if len(some) >= FANOUT and sum(run.size_bytes for run in some) <= MOST_RUN_BYTES:
+                    yield from self._replace(some, tier + 1)
+            tier += 1
+
+    def _replace(self, runs: Sequence[HeldRun], tier: int) -> Iterator[Effect]:
+        """Several runs of a kind as one."""
+        parts = [HeldResults(run.readers, self._opened(run).slice(run.start), run.counted, raw=run.raw) for run in runs]
+        whole = _merged(parts)
+        batch = _in_order(whole.batch)
+        kind = (whole.counted, whole.raw, runs[0].epoch)
+        made = HeldRun(whole.readers, *kind, batch.num_rows, _place(batch, 0), batch, tier=tier)
+        gone = {id(run) for run in runs}
+        self.runs = [*(run for run in self.runs if id(run) not in gone), made]
+        yield from (DropSegment(run.name) for run in runs if run.name is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        runs = [
+            [*run.kind, run.readers, run.rows, run.start, run.tier, run.name, run.size_bytes, *astuple(run.first)]
+            for run in self.runs
+        ]
+        released = [[list(sizes), [one.ts_us, one.position]] for sizes, one in self.released.items()]
+        return {"runs": runs, "released": released}
+
+    def from_json(self, kept: dict[str, Any]) -> None:
+        self.released = {tuple(sizes): Place(*one) for sizes, one in kept["released"]}
+        for counted, raw, epoch, readers, rows, start, tier, name, size_bytes, *first in kept["runs"]:
+            told = tuple(tuple(some) for some in readers)
+            kind, stored = (counted, raw, epoch), (start, tier, name, size_bytes)
+            self.runs.append(HeldRun(told, *kind, rows, Place(*first), None, *stored))
+
+
+def names_held(kept: dict[str, Any]) -> Iterator[str]:
+    """Every stored segment that a kept hold buffer refers to."""
+    return (run[7] for run in kept["runs"])
+
+
+def _alike(runs: Sequence[HeldRun]) -> list[list[HeldRun]]:
+    """Runs whose results can be in one: of a kind, for one set of queries, with the same columns."""
+    found: list[list[HeldRun]] = []
+    for run in runs:
+        schema = None if run.batch is None else run.batch.schema
+        mine = (one for one in found if one[0].kind == run.kind and _columns(one[0]) == schema)
+        some = next(mine, None)
+        if some is None:
+            found.append([run])
+        else:
+            some.append(run)
+    return found
+
+
+def _columns(run: HeldRun) -> pa.Schema | None:
+    return None if run.batch is None else run.batch.schema
+
+
+def _merged(parts: Sequence[HeldResults]) -> HeldResults:
+    """Results of several runs as one batch, not in order; each set of readers is one cell."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    cells: dict[tuple[str, ...], int] = {}
+    batches = []
+    for part in parts:
+        codes = np.array([cells.setdefault(readers, len(cells)) for readers in part.readers])
+        index = part.batch.schema.get_field_index(CELL)
+        batches.append(part.batch.set_column(index, CELL, pa.array(codes[int64s_of(part.batch, CELL)])))
+    return HeldResults(tuple(cells), pa.concat_batches(batches), first.counted, raw=first.raw)
+
+
+def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    newest_us, streams = int64s_of(batch, _NEWEST), int64s_of(batch, _STREAM)
+    rises = (newest_us[1:] > newest_us[:-1]) | ((newest_us[1:] == newest_us[:-1]) & (streams[1:] >= streams[:-1]))
+    return batch if rises.all() else take_rows(batch, np.lexsort((streams, newest_us)))
+
+
+def _place(batch: pa.RecordBatch, row: int) -> Place:
+    return Place(int(int64s_of(batch, _NEWEST)[row]), int(int64s_of(batch, _STREAM)[row]))
+
+
+def _stop(batch: pa.RecordBatch, upto: Place) -> int:
+    """How many of a run's results are at or before a place."""
+    newest_us: Int64s = int64s_of(batch, _NEWEST)
+    low, high = (int(np.searchsorted(newest_us, upto.ts_us, side=side)) for side in ("left", "right"))
+    return low + int(np.searchsorted(int64s_of(batch, _STREAM)[low:high], upto.position, side="right"))
