@@ -122,8 +122,15 @@ _STEPS = (0, 0, 0, 0, 1, 1, 2, 7, -1, -2, -5, -11, None)
 def catalogs(draw: st.DrawFn, least: int = 2, most: int = 3) -> Catalog:
     """Streams b, a, c (positions are not names' order) of WIDE rows, each with its own patience."""
     delays = draw(st.lists(st.sampled_from((0, 0, 2, 10)), min_size=least, max_size=most))
-    streams = zip("bac", delays, strict=False)
-    return Catalog(tuple(Stream(StreamId(name), WIDE, "ts", delay * SECOND_US) for name, delay in streams))
+    parted = draw(st.sampled_from(("", "", "", "b", "a", "bac")))
+    streams = [(name, delay, name in parted) for name, delay in zip("bac", delays, strict=False)]
+    return Catalog(tuple(_stream(*one) for one in streams))
+
+
+def _stream(name: str, delay_s: int, has_parts: bool) -> Stream:
+    """A stream of WIDE rows; with parts, they come from three sources that lag each other."""
+    stream = Stream(StreamId(name), WIDE, "ts", delay_s * SECOND_US)
+    return replace(stream, partition="flag", partitions=3) if has_parts else stream
 
 
 def rows_of_one(max_rows: int = 14) -> st.SearchStrategy[list[Row]]:

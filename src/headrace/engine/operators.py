@@ -372,17 +372,9 @@ class GroupOperator:
         for (before, now), windows in sorted(moves.items(), key=lambda move: move[0][1]):
             asked = [one for one in self._members if one.sizes in windows]
             yield from self._emitted(self.hold.due(before, now, self._served_in), asked)
-            kept = now if now < END_OF_TIME or self.progress is None else self.progress
-            self.hold.released |= dict.fromkeys(windows, kept)
+            self.hold.released |= dict.fromkeys(windows, now)
         if moves:
-            self.hold.forget(self._past())
-
-    def _past(self) -> Place:
-        """What no window will release any more."""
-        if self._released_to == END_OF_TIME and not self.pending:
-            return END_OF_TIME
-        nowhere = Place(LOWEST, 0)
-        return min(self.hold.released.get(sizes, nowhere) for sizes in self.windows)
+            self.hold.forget(min(self.hold.released.get(sizes, Place(LOWEST, 0)) for sizes in self.windows))
 
     def _known_place(self, window: int) -> Place | None:
         """The same as ``_known_until``, as a place; None where nothing is known yet."""
@@ -480,6 +472,8 @@ class GroupOperator:
             expire(self.group, self.inputs, self.pending, reached_us, interval_us)
         yield from self._finished
         self._finished.clear()
+        if ended:  # what comes after an end may be older than what it released
+            self.hold.released = {} if self.progress is None else dict.fromkeys(self.windows, self.progress)
         yield from self.hold.settle()
         for block in self.pending:
             yield from block.keep(self.inputs[0].waiting.serial)

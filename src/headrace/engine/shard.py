@@ -46,6 +46,7 @@ from headrace.engine.operators import GroupOperator
 from headrace.engine.options import OperatorOptions, Orders
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
+from headrace.engine.progressing import Floors, StreamProgress
 from headrace.engine.segments import NUMBER, times_of
 from headrace.engine.spaces import KeySearch
 from headrace.engine.state import names_in, operator_from_json, operator_to_json
@@ -53,7 +54,6 @@ from headrace.engine.strategies import StrategyMemory
 from headrace.engine.waiting import without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
-from headrace.model import StreamId
 from headrace.plan.approaches import why_in_order
 from headrace.plan.facts import Measured
 from headrace.plan.methods import SCANNING
@@ -135,7 +135,7 @@ class Shard:
         self._source = source
         self._options = options or ShardOptions()
         self._serial = Serial()
-        self._newest_us: dict[StreamId, int] = {}
+        self.progress = StreamProgress(plan.catalog)
         self._orphans: list[str] = []
         self._epoch = 0
         self._last_group = ""
@@ -174,7 +174,10 @@ class Shard:
             operator.step_number, operator.scanned_rows = self._steps, 0.0
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
+        chosen = next((event for event in told if isinstance(event, OrderingChosen)), OrderingChosen())
+        self.progress.idle = chosen.idle
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
+        self.progress.pass_idle([[one.input.stream for one in some.inputs] for some in self._operators.values()])
         for operator in self._operators.values():
             operator.scanned_rows /= (pace or Pace()).shards
         blocks = sorted(
@@ -183,12 +186,12 @@ class Shard:
         for block in self._numbered(blocks):
             yield from self._accept(block, floors)
         ended = any(isinstance(event, StreamsEnded) for event in told)
-        chosen = next((event for event in told if isinstance(event, OrderingChosen)), OrderingChosen())
         for signature, operator in self._operators.items():
             is_early = signature in chosen.filter_order and why_in_order(operator.group) is None
             reached = [self._reached(state) for state in operator.inputs] if is_early else None
             progress = END_OF_TIME if ended else self._progress(operator)
             yield from operator.admit(progress, self._newest(operator), reached)
+        self.progress.settle()
         yield from self._work(ProbeBudget() if ended or budget is None else budget, pace or Pace())
         for operator in self._operators.values():
             reached = [self._reached(state) for state in operator.inputs]
@@ -222,15 +225,13 @@ class Shard:
             self._last_group = next((one for one in busy if one > self._last_group), busy[0])
             yield from self._operators[self._last_group].take_turn(budget)
 
-    def _hear(self, heartbeats: list[ProgressMade]) -> dict[tuple[StreamId, Arrival], int | None]:
-        """Moves each stream's newest time on; gives, for each chunk, the newest time seen before it."""
-        floors: dict[tuple[StreamId, Arrival], int | None] = {}
+    def _hear(self, heartbeats: list[ProgressMade]) -> Floors:
+        """Moves each stream's newest time on; gives, for each chunk, what its tuples must not be before."""
+        floors = self.progress.hear(heartbeats)
         for beat in sorted(heartbeats, key=lambda one: one.arrival):
-            floors.setdefault((beat.stream, beat.arrival), self._newest_us.get(beat.stream))
             for operator in self._operators.values():
                 if not operator.group.is_join and operator.inputs[0].input.stream == beat.stream:
                     operator.scanned_rows += beat.rows
-            self._newest_us[beat.stream] = max(beat.newest_us, self._newest_us.get(beat.stream, beat.newest_us))
             for operator in self._operators.values():
                 if operator.group.is_join and any(one.input.stream == beat.stream for one in operator.inputs):
                     position = self.plan.catalog.position(beat.stream)
@@ -249,17 +250,16 @@ class Shard:
             else:
                 yield block
 
-    def _accept(self, block: BlockArrived, floors: dict[tuple[StreamId, Arrival], int | None]) -> Iterator[Effect]:
+    def _accept(self, block: BlockArrived, floors: Floors) -> Iterator[Effect]:
         """Takes the rows that are in time; the late ones are rejected, by one of the inputs that take them."""
         operator = self._operators.get(block.group)
         if operator is None:
             raise InvariantError(f"rows came for a group that is not in the plan: {block.group}", (block,))
         stream = operator.inputs[block.input].input.stream
-        floor_us = floors[stream, block.arrival]
+        allowed_us = floors[stream, block.partition, block.arrival]
         batch, reported = without_reports(block.batch)
         chunk_us = block.chunk_us
-        if floor_us is not None:
-            allowed_us = floor_us - self.plan.catalog.get(stream).max_delay_us
+        if allowed_us is not None:
             late = times_of(batch, operator.inputs[block.input].input.time) < allowed_us
             if late.any():
                 rejected = late if reported is None else late & reported
@@ -277,15 +277,13 @@ class Shard:
 
     def _newest(self, operator: GroupOperator) -> int | None:
         """The newest time of any of the group's streams."""
-        times = [self._newest_us.get(state.input.stream) for state in operator.inputs]
+        times = [self.progress.newest(state.input.stream) for state in operator.inputs]
         return max((time for time in times if time is not None), default=None)
 
     def _reached(self, state: InputState) -> Place | None:
         """The place that no future tuple of this input's stream is before."""
-        newest_us = self._newest_us.get(state.input.stream)
-        if newest_us is None:
-            return None
-        return Place(newest_us - self.plan.catalog.get(state.input.stream).max_delay_us, state.position)
+        reached_us = self.progress.reached(state.input.stream)
+        return None if reached_us is None else Place(reached_us, state.position)
 
     def holdings(self) -> Holdings:
         states = [state for operator in self._operators.values() for state in operator.inputs]
@@ -312,6 +310,11 @@ class Shard:
         return self._memory
 
     @property
+    def held_results(self) -> int:
+        """Results that were found ahead and wait for other streams."""
+        return sum(one.hold.rows for one in self._operators.values())
+
+    @property
     def queued_items(self) -> int:
         """What waits between operators, in items."""
         return sum(sum(one.downstream.size_items()) for one in self._operators.values())
@@ -328,7 +331,8 @@ class Shard:
     @property
     def newest_us(self) -> int | None:
         """The newest event time heard of any stream, ever."""
-        return max(self._newest_us.values(), default=None)
+        newest = [self.progress.newest(stream.name) for stream in self.plan.catalog.streams]
+        return max((one for one in newest if one is not None), default=None)
 
     def measured(self) -> dict[str, Measured]:
         """By group, what its multi-way join is like now."""
@@ -338,7 +342,7 @@ class Shard:
     def manifest(self) -> bytes:
         """All but the segments' contents, as JSON."""
         groups = {signature: operator_to_json(operator) for signature, operator in self._operators.items()}
-        told = {"version": STATE_VERSION, "serial": self._serial.next_number, "newest_us": self._newest_us}
+        told = {"version": STATE_VERSION, "serial": self._serial.next_number, "progress": self.progress.to_json()}
         told |= {"epoch": self._epoch, "since": self._since, "last_group": self._last_group}
         told |= {"steps": self._steps, "memory": self._memory.to_json()}
         return json.dumps({**told, "groups": groups, "orphans": self._orphans}, separators=(",", ":")).encode()
@@ -354,7 +358,7 @@ class Shard:
             )
         shard = cls(plan, options, source)
         shard._serial.next_number = told["serial"]
-        shard._newest_us = {StreamId(name): newest for name, newest in told["newest_us"].items()}
+        shard.progress.from_json(told["progress"])
         shard._orphans = list(told["orphans"])
         shard._last_group = told["last_group"]
         shard._steps, shard._memory = told["steps"], StrategyMemory.from_json(told["memory"])
