@@ -33,6 +33,8 @@ CELL = "__cell"
 """Which set of readers a held result has."""
 THEN = "__then"
 """What the columns are called by that order results further, where those of several scans are put in one order."""
+EARLY_MARK = "__early"
+"""Which of the columns for operators to come are of results that leave before their time."""
 MARKS = (RANK, ARRIVED, CELL)
 
 
@@ -50,6 +52,8 @@ class HeldResults:
     size_bytes: int = 0
     raw: bool = False
     """Whether these are columns for operators to come, which want to know when each result's newest tuple arrived."""
+    is_early: bool = False
+    """Whether they leave as soon as they are found."""
 
 
 @dataclass(slots=True)

@@ -17,19 +17,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.blocks import CELL, RANK, THEN, HeldResults
+from headrace.engine.blocks import CELL, EARLY_MARK, RANK, THEN, HeldResults
 from headrace.engine.events import DropSegment, Effect, KeepSegment
 from headrace.engine.inputs import Place
 from headrace.engine.keys import Int64s
 from headrace.engine.segments import content_name, int64s_of, pack_batch, take_rows, unpack_batch
 from headrace.engine.window import MOST_RUN_BYTES, SegmentSource, Serial
 from headrace.plan.canonical import Sizes
+from headrace.plan.queries import EARLY
 
 FANOUT = 8
 """Runs of a size that are merged into one of the next."""
@@ -199,6 +200,23 @@ class HoldBuffer:
 def names_held(kept: dict[str, Any]) -> Iterator[str]:
     """Every stored segment that a kept hold buffer refers to."""
     return (run[7] for run in kept["runs"])
+
+
+def marked_early(found: HeldResults, progress: Place | None) -> HeldResults:
+    """Results of queries that do not wait, each with whether it came before progress was past it."""
+    newest_us, streams = int64s_of(found.batch, _NEWEST), int64s_of(found.batch, _STREAM)
+    is_early = np.ones(len(newest_us), dtype=bool)
+    if progress is not None:
+        at_progress = (newest_us == progress.ts_us) & (streams > progress.position)
+        is_early = (newest_us > progress.ts_us) | at_progress
+    if found.counted:
+        return found
+    index = found.batch.schema.get_field_index(EARLY)
+    if index < 0:
+        batch = found.batch.append_column(EARLY_MARK, pa.array(is_early))
+    else:
+        batch = found.batch.set_column(index, found.batch.schema.field(index), pa.array(is_early))
+    return replace(found, batch=batch)
 
 
 def _alike(runs: Sequence[HeldRun]) -> list[list[HeldRun]]:

@@ -13,7 +13,7 @@ so the turns follow from heartbeats alone: they are the same on every shard.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -30,7 +30,7 @@ from headrace.engine.expiring import expire
 from headrace.engine.group_folds import GroupFolds
 from headrace.engine.guests import with_marks
 from headrace.engine.histories import LOWEST, NEVER
-from headrace.engine.holding import HoldBuffer
+from headrace.engine.holding import HoldBuffer, marked_early
 from headrace.engine.inputs import ALL_STREAMS, END_OF_TIME, InputState, Place
 from headrace.engine.keys import Int64s
 from headrace.engine.options import OperatorOptions
@@ -91,6 +91,9 @@ class GroupOperator:
         """What a scan's stream brought in this step: an even part of what all shards heard."""
         self._complete_us: int | None = None
         """Until when all tuples have been taken in, in this step."""
+        self.joined_s = 0.0
+        """How long turns took in this step, by the host's clock, ``now_s``."""
+        self.now_s: Callable[[], float] = lambda: 0.0
         self.hold = HoldBuffer(serial, source, options.hold_bytes)
         self.ahead: Place | None = None
         """How far any tuple has been taken in ahead of another stream; None once progress is past it."""
@@ -298,11 +301,20 @@ class GroupOperator:
         turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
         budget.charge(self._probes(block, completed[turn.position], turn.upto))
-        yield from self._scan_ahead(block, turn.upto) if block.ahead else self._scan_on(block, turn.upto)
+        yield from self._clocked(self._scan_ahead(block, turn.upto) if block.ahead else self._scan_on(block, turn.upto))
         if self.completed(block) == len(self.windows):
             self._finished += block.drop()
             self.pending.remove(block)
         yield from self._release_held()
+
+    def _clocked(self, effects: Iterator[Effect]) -> Iterator[Effect]:
+        """The effects, and how long it takes to make them; not what is done with them."""
+        began_s = self.now_s()
+        for effect in effects:
+            self.joined_s += self.now_s() - began_s
+            yield effect
+            began_s = self.now_s()
+        self.joined_s += self.now_s() - began_s
 
     def _probes(self, block: PendingBlock, done: int, upto: int) -> int:
         """What a turn costs: time goes with how far back is scanned (paper 000, section 3.3)."""
@@ -351,7 +363,10 @@ class GroupOperator:
                 for matches in self._join.matches(sides, reach):
                     self.folds.take(self._outputs, matches, sides.spaces, one.arrived_us, block.upto_us)
                     for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, ahead=True):
-                        yield from self.hold.add(held, block.epoch)
+                        if held.is_early:
+                            yield from self._emitted([marked_early(held, self._released_to)], self._served(block))
+                        else:
+                            yield from self.hold.add(held, block.epoch)
                 self._insert_round(one)
         block.done = reach_of(windows if block.done is None else [*windows, block.done])
 

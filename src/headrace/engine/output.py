@@ -99,6 +99,7 @@ class _Family:
     classes: tuple[_Class, ...]
     is_raw: bool = False
     """Whether it gives columns for operators to come, with when each result's newest tuple arrived."""
+    is_early: bool = False
 
     def rows(self, columns: Callable[[ColumnRef], pa.Array], count: int) -> pa.RecordBatch:
         """The select list as a batch."""
@@ -116,7 +117,7 @@ class GroupOutputs:
 
     def __init__(self, classes: Sequence[OutputClass], current: Combination) -> None:
         self._checks = Checks(classes, current)
-        found: dict[tuple[Delivery, tuple[Output, ...], bool], list[int]] = {}
+        found: dict[tuple[Delivery, tuple[Output, ...], bool, bool], list[int]] = {}
         self._folded = tuple(
             _Class.of(number, cls) for number, cls in enumerate(classes) if cls.delivery is Delivery.FOLDED
         )
@@ -124,7 +125,7 @@ class GroupOutputs:
             if cls.delivery is Delivery.FOLDED:
                 continue
             outputs = () if cls.delivery is Delivery.COUNT else cls.outputs
-            found.setdefault((cls.delivery, outputs, cls.deferred is not None), []).append(number)
+            found.setdefault((cls.delivery, outputs, cls.deferred is not None, cls.is_early), []).append(number)
         self._families = tuple(
             _Family(
                 delivery,
@@ -132,8 +133,9 @@ class GroupOutputs:
                 arrow_schema(classes[numbers[0]].schema),
                 tuple(_Class.of(number, classes[number]) for number in numbers),
                 is_raw,
+                is_early,
             )
-            for (delivery, outputs, is_raw), numbers in found.items()
+            for (delivery, outputs, is_raw, is_early), numbers in found.items()
         )
 
     def emissions(self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, cut: Cut) -> Iterator[Emission]:
@@ -202,7 +204,8 @@ class GroupOutputs:
                 rows = family.rows(parts.whole.reader(positions), len(positions))
                 arrived = newest_came[positions] if ahead else arrived_us[matches.probe[positions]]
                 batch = marked_results(rows, ranks, arrived, codes)
-                yield HeldResults(tuple(readers), batch, family.delivery is Delivery.COUNT, raw=family.is_raw)
+                is_counted, marks = family.delivery is Delivery.COUNT, (family.is_raw, family.is_early)
+                yield HeldResults(tuple(readers), batch, is_counted, 0, None, 0, *marks)
 
 
 REMEMBERED = 16

@@ -78,6 +78,7 @@ class Holdings:
     pending_rows: int = 0
     input_bytes: int = 0
     output_bytes: int = 0
+    held_results: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ class Shard:
         self._steps += 1
         for operator in self._operators.values():
             operator.step_number, operator.scanned_rows = self._steps, 0.0
+            operator.joined_s, operator.now_s = 0.0, (pace or Pace()).now_s
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
         chosen = next((event for event in told if isinstance(event, OrderingChosen)), OrderingChosen())
@@ -298,7 +300,22 @@ class Shard:
             sum(block.size_bytes for block in pending) + waiting_bytes,
             sum(block.held_bytes for block in pending)
             + sum(operator.hold.size_bytes for operator in self._operators.values()),
+            self.held_results,
         )
+
+    def reached(self) -> dict[str, tuple[int | None, bool]]:
+        """By stream, how far it has come, and whether it is passed over."""
+        names = [stream.name for stream in self.plan.catalog.streams]
+        return {name: (self.progress.reached(name), self.progress.is_idle(name)) for name in names}
+
+    def joins(self) -> dict[str, tuple[float, int, int, bool]]:
+        """By join, how long it took in this step, the results that it holds and their bytes, and whether tuples are
+        ahead of another stream."""
+        return {
+            signature: (one.joined_s, one.hold.rows, one.hold.size_bytes, one.ahead is not None)
+            for signature, one in self._operators.items()
+            if one.group.is_join
+        }
 
     def folds(self) -> list[FoldOperator]:
         """The aggregates of all groups' classes."""
