@@ -25,6 +25,8 @@ from headrace.engine.waiting import Released
 from headrace.engine.window import Collected, Run
 from headrace.plan.queries import Measure
 
+NOT_TAKEN = 1 << 40
+"""More than there are rows of a key at one time."""
 KeySearch: TypeAlias = Callable[[Int64s, Int64s], tuple[Int64s, Int64s]]
 """How the rows with each probe's key are found: by the index, or by looking at every row (``matching``)."""
 
@@ -209,6 +211,20 @@ class Space:
         values: Int64s = pc.fill_null(self.column(name, pa.int64(), addresses), 0).to_numpy()
         return values
 
+    def taken(self, addresses: Int64s) -> Int64s:
+        """What orders rows at one time, as numbers that stay: as they were taken in ahead of another stream; those that
+        were not are before all that were."""
+        if self.is_numbered:
+            return self.numbers(addresses)
+        values = self.column(TAKEN, pa.int64(), addresses)
+        if not values.null_count:
+            numbers: Int64s = values.to_numpy()
+            return numbers
+        without = values.is_null().to_numpy(zero_copy_only=False)
+        found: Int64s = pc.fill_null(values, 0).to_numpy().copy()
+        found[without] = self.arrivals(addresses[without]) - NOT_TAKEN
+        return found
+
     def arrivals(self, addresses: Int64s) -> Int64s:
         """The same as numbers that stay whatever else is held: places in the whole stream, or how many rows of a key
         and time came before."""
@@ -297,18 +313,20 @@ def newest_marks(matches: Matches, spaces: Sequence[Space], name: str) -> Int64s
 def ahead_ranks(matches: Matches, spaces: Sequence[Space], ties: Sequence[int]) -> list[Int64s]:
     """The same for results that any of their tuples may have found, so that those of all blocks can be put in one
     order: first the newest tuple's time and stream."""
-    numbers = [space.arrivals(some) for space, some in zip(spaces, matches.sides, strict=True)]
+    numbers = [space.taken(some) for space, some in zip(spaces, matches.sides, strict=True)]
     if len({space.position for space in spaces}) < len(spaces):
         return _place_keys(matches, spaces, ties, numbers)
     times = [space.times(some) for space, some in zip(spaces, matches.sides, strict=True)]
-    newest_us, taken = (np.empty(len(matches), dtype=np.int64) for _ in range(2))
-    for side, space in enumerate(spaces):
-        mine = np.flatnonzero(matches.newest == side)
-        newest_us[mine] = times[side][mine]
-        taken[mine] = numbers[side][mine] if space.is_numbered else space.marks(TAKEN, matches.sides[side][mine])
-    keys = [newest_us, np.array([space.position for space in spaces])[matches.newest], taken]
+    newest = matches.newest
+    keys = [
+        np.choose(newest, times),
+        np.array([space.position for space in spaces])[newest],
+        np.choose(newest, numbers),
+    ]
+    if len(spaces) == 2:
+        return [*keys, np.choose(1 - newest, times), np.choose(1 - newest, numbers)]
     for side in ties:
-        is_other = matches.newest != side
+        is_other = newest != side
         keys += [is_other * times[side], is_other * numbers[side]]
     return keys
 

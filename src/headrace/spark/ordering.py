@@ -78,7 +78,7 @@ class OrderingKeeper:
         self._recent.append(facts)
         self._measure_responses(facts)
         for name, group in self._groups.items():
-            load = load_of(group, self._rows(), self._spent_s(name))
+            load = load_of(group, self._rows(), self._spent_s())
             if load is not None:
                 self._loads[name] = load
                 if self._adapts(group):
@@ -110,11 +110,11 @@ class OrderingKeeper:
                 found[stream] = (before[0] + rows, min(before[1], oldest_us), max(before[2], newest_us))
         return found
 
-    def _spent_s(self, name: str) -> float:
-        """How long the slowest shard joined, over the last micro-batches."""
-        return sum(
-            max((one[name].spent_s for one in facts.joins() if name in one), default=0) for facts in self._recent
-        )
+    def _spent_s(self) -> float:
+        """How long the slowest shard joined, over the last micro-batches: all joins, because a tuple that has waited
+        waits for those of other joins too (the paper's level of multiprogramming)."""
+        by_batch = ([sum(told.spent_s for told in one.values()) for one in facts.joins()] for facts in self._recent)
+        return sum(max(shards, default=0.0) for shards in by_batch)
 
     def _measure_responses(self, facts: BatchFacts) -> None:
         responses = facts.responses()
