@@ -9,14 +9,14 @@ Owns :class:`HoldBuffer`. A window whose scans wait is released less far than ot
 window is past it. Runs are stored once, as segments; what is found in one step and weighs more than ``limit_bytes`` is
 handed to the store at once and let go of here: nothing is dropped, and a run is opened again when it is due. Runs of a
 size are merged into one of the next, so that there are few however long a stream is silent.
-Invariants: a run is sorted by the newest tuple's time and stream; nothing at or before ``released`` is found later.
+Invariant: a run is sorted by the newest tuple's time and stream.
 Cost: O(results log runs) to hold, O(results due) to release, and each is merged O(log(held / found)) times.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,13 @@ class HeldRun:
     tier: int = 0
     name: str | None = None
     size_bytes: int = 0
+    starts: dict[Sizes, int] = field(default_factory=dict)
+    """By window, how many of them it has been given; a window that is not there: as many as all have."""
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all windows have been given the same."""
+        return all(start == self.start for start in self.starts.values())
 
     @property
     def kind(self) -> tuple[bool, bool, int]:
@@ -63,13 +70,12 @@ class HeldRun:
 
 @dataclass(slots=True)
 class HoldBuffer:
-    """One group's held results in one shard. ``released``: by window, how far its results have been released."""
+    """One group's held results in one shard."""
 
     serial: Serial
     source: SegmentSource | None = None
     limit_bytes: int = LIMIT_BYTES
     runs: list[HeldRun] = field(default_factory=list)
-    released: dict[Sizes, Place] = field(default_factory=dict)
     _effects: list[Effect] = field(default_factory=list)
 
     @property
@@ -113,32 +119,50 @@ class HoldBuffer:
 
     # --- releasing
 
-    def due(self, after: Place | None, upto: Place, served: Callable[[int], Set[str]]) -> list[HeldResults]:
-        """The results after one place and up to another, one batch a kind, for those of its readers that ``served``
-        says were there in its epoch."""
+    def release(
+        self, bounds: Mapping[Sizes, Place], served: Callable[[int], Set[str]]
+    ) -> Iterator[tuple[list[HeldResults], list[Sizes]]]:
+        """For windows whose results are known up to a place: what of those was not released yet, one batch a kind, for
+        those of its readers that ``served`` says were there in its epoch; and the windows. A tuple that comes later may
+        be at the very place, so what was released is told by run, not by place."""
+        alike: dict[tuple[Place, tuple[int, ...]], list[Sizes]] = {}
+        for sizes, bound in bounds.items():
+            offsets = tuple(run.starts.get(sizes, run.start) for run in self.runs)
+            alike.setdefault((bound, offsets), []).append(sizes)
+        for (bound, offsets), windows in sorted(alike.items(), key=lambda one: one[0][0]):
+            found = self._due(offsets, bound, windows, served)
+            if found:
+                yield found, windows
+        self._forget(list(bounds))
+
+    def _due(
+        self, offsets: Sequence[int], upto: Place, windows: Sequence[Sizes], served: Callable[[int], Set[str]]
+    ) -> list[HeldResults]:
+        """The results from these offsets on, by run, up to a place."""
         found: dict[tuple[bool, bool, pa.Schema], list[HeldResults]] = {}
         heap = [(run.first, number) for number, run in enumerate(self.runs)]
         heapq.heapify(heap)
         while heap and heap[0][0] <= upto:
-            run = self.runs[heapq.heappop(heap)[1]]
+            number = heapq.heappop(heap)[1]
+            run, begin = self.runs[number], offsets[number]
             batch = self._opened(run)
-            begin = run.start if after is None else max(run.start, _stop(batch, after))
             end = _stop(batch, upto)
             if end > begin:
+                run.starts |= dict.fromkeys(windows, end)
                 now = served(run.epoch)
                 readers = tuple(tuple(one for one in some if one in now) for some in run.readers)
                 part = HeldResults(readers, batch.slice(begin, end - begin), run.counted, raw=run.raw)
                 found.setdefault((run.counted, run.raw, batch.schema), []).append(part)
         return [_merged(parts) for parts in found.values()]
 
-    def forget(self, upto: Place) -> None:
+    def _forget(self, windows: Sequence[Sizes]) -> None:
         """Lets go of what all windows are past."""
         for run in self.runs:
-            if run.first <= upto:
-                batch = self._opened(run)
-                run.start = _stop(batch, upto)
-                if run.start < run.rows:
-                    run.first = _place(batch, run.start)
+            start = min(run.starts.get(sizes, run.start) for sizes in windows)
+            if start > run.start:
+                run.start = start
+                if start < run.rows:
+                    run.first = _place(self._opened(run), start)
                 elif run.name is not None:
                     self._effects.append(DropSegment(run.name))
         self.runs = [run for run in self.runs if run.start < run.rows]
@@ -157,7 +181,7 @@ class HoldBuffer:
 
     def _merge_fresh(self) -> Iterator[Effect]:
         """What was found since the last time, as one run a kind."""
-        fresh = [run for run in self.runs if run.name is None]
+        fresh = [run for run in self.runs if run.name is None and run.is_even]
         for some in _alike(fresh):
             if len(some) > 1:
                 yield from self._replace(some, 0)
@@ -165,7 +189,10 @@ class HoldBuffer:
     def _merge_tiers(self) -> Iterator[Effect]:
         tier = 0
         while any(run.tier >= tier for run in self.runs):
-            for some in _alike([run for run in self.runs if run.tier == tier]):
+            mine = [run for run in self.runs if run.tier == tier and run.is_even]
+            for run in mine if len(mine) >= FANOUT else ():
+                self._opened(run)
+            for some in _alike(mine):
                 if len(some) >= FANOUT and sum(run.size_bytes for run in some) <= MOST_RUN_BYTES:
                     yield from self._replace(some, tier + 1)
             tier += 1
@@ -182,19 +209,19 @@ class HoldBuffer:
         yield from (DropSegment(run.name) for run in runs if run.name is not None)
 
     def to_json(self) -> dict[str, Any]:
-        runs = [
-            [*run.kind, run.readers, run.rows, run.start, run.tier, run.name, run.size_bytes, *astuple(run.first)]
-            for run in self.runs
-        ]
-        released = [[list(sizes), [one.ts_us, one.position]] for sizes, one in self.released.items()]
-        return {"runs": runs, "released": released}
+        return {"runs": [_run_to_json(run) for run in self.runs]}
 
     def from_json(self, kept: dict[str, Any]) -> None:
-        self.released = {tuple(sizes): Place(*one) for sizes, one in kept["released"]}
-        for counted, raw, epoch, readers, rows, start, tier, name, size_bytes, *first in kept["runs"]:
+        for counted, raw, epoch, readers, rows, start, tier, name, size_bytes, starts, *first in kept["runs"]:
             told = tuple(tuple(some) for some in readers)
             kind, stored = (counted, raw, epoch), (start, tier, name, size_bytes)
-            self.runs.append(HeldRun(told, *kind, rows, Place(*first), None, *stored))
+            given = {tuple(sizes): one for sizes, one in starts}
+            self.runs.append(HeldRun(told, *kind, rows, Place(*first), None, *stored, given))
+
+
+def _run_to_json(run: HeldRun) -> list[Any]:
+    stored = (run.start, run.tier, run.name, run.size_bytes, list(run.starts.items()))
+    return [*run.kind, run.readers, run.rows, *stored, *astuple(run.first)]
 
 
 def names_held(kept: dict[str, Any]) -> Iterator[str]:

@@ -377,19 +377,12 @@ class GroupOperator:
 
     def _release_held(self) -> Iterator[Effect]:
         """What was held and is complete now: progress is past it, and so is every scan that waits, in its window."""
-        if self._released_to is None or not self.hold.runs:
+        if not self.hold.runs:
             return
-        moves: dict[tuple[Place | None, Place], set[Sizes]] = {}
-        for number, sizes in enumerate(self.windows):
-            before, now = self.hold.released.get(sizes), self._known_place(number)
-            if now is not None and (before is None or now > before):
-                moves.setdefault((before, now), set()).add(sizes)
-        for (before, now), windows in sorted(moves.items(), key=lambda move: move[0][1]):
-            asked = [one for one in self._members if one.sizes in windows]
-            yield from self._emitted(self.hold.due(before, now, self._served_in), asked)
-            self.hold.released |= dict.fromkeys(windows, now)
-        if moves:
-            self.hold.forget(min(self.hold.released.get(sizes, Place(LOWEST, 0)) for sizes in self.windows))
+        known = {sizes: self._known_place(number) for number, sizes in enumerate(self.windows)}
+        bounds = {sizes: Place(LOWEST, 0) if place is None else place for sizes, place in known.items()}
+        for held, windows in self.hold.release(bounds, self._served_in):
+            yield from self._emitted(held, [one for one in self._members if one.sizes in windows])
 
     def _known_place(self, window: int) -> Place | None:
         """The same as ``_known_until``, as a place; None where nothing is known yet."""
@@ -487,8 +480,6 @@ class GroupOperator:
             expire(self.group, self.inputs, self.pending, reached_us, interval_us)
         yield from self._finished
         self._finished.clear()
-        if ended:  # what comes after an end may be older than what it released
-            self.hold.released = {} if self.progress is None else dict.fromkeys(self.windows, self.progress)
         yield from self.hold.settle()
         for block in self.pending:
             yield from block.keep(self.inputs[0].waiting.serial)
