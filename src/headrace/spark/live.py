@@ -15,6 +15,7 @@ from headrace.spark.changes import Change, Changes
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
+from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.outlets import make_ready
 from headrace.spark.query_set import QuerySet, Record, recorded
 from headrace.spark.staging import claim
@@ -34,7 +35,9 @@ class LiveQueries:
         changes: Changes,
         joins: JoinKeeper,
         graph: GraphKeeper,
+        ordering: OrderingKeeper,
     ) -> None:
+        self._ordering = ordering
         self._joins = joins
         self._graph = graph
         self._engine = engine
@@ -60,6 +63,11 @@ class LiveQueries:
     def has_groups(self) -> bool:
         """Whether any query has aggregates: their last values are given when the streams end, whatever waits."""
         return any(query.grouping is not None for query in self.queries.running)
+
+    def wake(self, now_s: float) -> None:
+        """Has a micro-batch come without input, where a silent source is not to be waited for any longer."""
+        if self._ordering.wakes(now_s):
+            self._checkpoint.say(GO_ON_MESSAGE)
 
     def check(self, text: str) -> tuple[str, ...]:
         """Refuses what could not be added; the names of the queries that a text would add. Nothing changes."""
@@ -95,7 +103,13 @@ class LiveQueries:
         check_method(plan, self._engine.settings)
         joins = self._joins
         return explain(
-            plan, self._engine.settings, shown, joins=joins.joins, grids=joins.known, facts=self._graph.facts()
+            plan,
+            self._engine.settings,
+            shown,
+            joins=joins.joins,
+            grids=joins.known,
+            facts=self._graph.facts(),
+            ordering=self._ordering.stats(),
         )
 
     def _prepared(self, queries: QuerySet, record: Record) -> Change:

@@ -15,11 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from headrace.model import StreamId
 from headrace.plan.facts import Measured
+from headrace.plan.sharing import Group
 from headrace.plan.skew import SeenKeys, seen_from_json, seen_together
 from headrace.spark.graph_told import GraphTold
 from headrace.stats import (
     GraphStats,
+    OrderingStats,
     OrderStats,
     QueryStats,
     RunStats,
@@ -35,6 +38,17 @@ RECENT = 20
 
 REMEMBERED = 20_000
 """Responses that ``Run.history`` tells of: one for each query in a micro-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTold:
+    """What a shard told of one join: how long it joined, what it holds for other streams to come as far, and whether
+    tuples are ahead of those."""
+
+    spent_s: float
+    held_results: int
+    held_bytes: int
+    is_ahead: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,36 @@ class BatchFacts:
     def heard(self) -> dict[str, tuple[int, int, int]]:
         """By stream, the tuples read, their oldest and their newest time; every shard heard the same."""
         return {stream: tuple(some) for _, told in self.told for stream, some in told["heard"].items()}
+
+    def heard_from(self) -> set[tuple[StreamId, str | None]]:
+        """The sources that were heard of in this micro-batch."""
+        return {(StreamId(stream), source) for _, told in self.told for stream, source in told["heard_from"]}
+
+    def sources(self) -> dict[StreamId, dict[str, int]]:
+        """By stream, the newest time of each source that was ever heard of."""
+        return {StreamId(stream): some for _, told in self.told for stream, some in told["sources"].items()}
+
+    def reached(self) -> dict[str, tuple[int | None, bool]]:
+        """By stream, how far it has come, and whether it is passed over."""
+        return {stream: tuple(some) for _, told in self.told for stream, some in told["reached"].items()}
+
+    def joins(self) -> list[dict[str, JoinTold]]:
+        """By shard, what it told of each join."""
+        return [{name: JoinTold(*some) for name, some in told["joins"].items()} for _, told in self.told]
+
+    def awaited(self, groups: Mapping[str, Group]) -> dict[str, tuple[str, ...]]:
+        """By join, the streams that its output waits for: those that have come least far, where others are further."""
+        reached = self.reached()
+        found = {}
+        for name, group in groups.items():
+            streams = list(dict.fromkeys(str(one.stream) for one in group.inputs))
+            times = {one: reached.get(one, (None, False))[0] for one in streams}
+            unheard = tuple(one for one, time_us in times.items() if time_us is None)
+            known = {one: time_us for one, time_us in times.items() if time_us is not None}
+            least = min(known.values(), default=0)
+            slowest = tuple(one for one, time_us in known.items() if time_us == least < max(known.values()))
+            found[name] = unheard or slowest
+        return found
 
     @property
     def newest_us(self) -> int | None:
@@ -201,6 +245,8 @@ class RunMetrics:
     _orders: tuple[OrderStats, ...] = ()
     _switches: tuple[str, ...] = ()
     _graph: GraphStats | None = None
+    _ordering: tuple[OrderingStats, ...] = ()
+    _approaches: tuple[str, ...] = ()
     _queued: int = 0
     _newest_us: dict[str, int] = field(default_factory=dict)
     """By stream, the newest event time."""
@@ -216,6 +262,11 @@ class RunMetrics:
         """How multi-way joins are carried out from now on."""
         with self._lock:
             self._orders, self._switches = orders, switches
+
+    def tell_ordering(self, ordering: tuple[OrderingStats, ...], switches: tuple[str, ...]) -> None:
+        """How joins keep their results in order, and each change of that."""
+        with self._lock:
+            self._ordering, self._approaches = ordering, switches
 
     def tell_graph(self, graph: GraphStats | None) -> None:
         """How the operators do, where they take turns."""
@@ -263,12 +314,13 @@ class RunMetrics:
             return self._recent[-1].batch if self._recent else None
 
     def unfinished_rows(self) -> int | None:
-        """Rows that wait in all shards, for another stream or for their turn, and what queues hold; None before every
-        shard was heard."""
+        """Rows and results that wait in all shards, for another stream or for their turn, and what queues hold; None
+        before every shard was heard."""
         with self._lock:
             if len(self._held) < self.shards:
                 return None
-            return self._queued + sum(one.waiting_tuples + one.pending_tuples for one in self._held.values())
+            waiting = [one.waiting_tuples + one.pending_tuples + one.held_results for one in self._held.values()]
+            return self._queued + sum(waiting)
 
     def snapshot(self, now_s: float, batch_ms: float, spark: SparkStats | None = None) -> RunStats:
         with self._lock:
@@ -288,7 +340,8 @@ class RunMetrics:
                 probes_allowed=last.probes_allowed if last else None,
                 throttled_batches=self._throttled,
                 orders=self._orders,
-                switches=self._switches,
+                switches=(*self._switches, *self._approaches),
+                ordering=self._ordering,
                 graph=self._graph,
                 batch=last.batch if last else None,
                 spark=spark,
@@ -319,7 +372,11 @@ class RunMetrics:
         rows = sum(facts.reads().get(stream, (0, 0))[0] for facts in recent)
         newest_us = self._newest_us.get(stream)
         lag_ms = None if newest_us is None else now_s * 1000 - newest_us / 1000
-        return StreamStats(stream, tuples, rows / span_s, late, malformed, lag_ms)
+        reached = recent[-1].reached() if recent else {}
+        mine_us, is_idle = reached.get(stream, (None, False))
+        furthest_us = max((one for one, _ in reached.values() if one is not None), default=0)
+        behind_ms = None if mine_us is None else (furthest_us - mine_us) / 1000
+        return StreamStats(stream, tuples, rows / span_s, late, malformed, lag_ms, behind_ms, is_idle)
 
 
 def _busy_ms(stage_ms: Mapping[str, float]) -> float:
