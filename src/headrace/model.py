@@ -159,6 +159,10 @@ Options = tuple[tuple[str, str], ...]
 """Settings of a connector as sorted (name, value) pairs: hashable, with a stable text."""
 
 
+PARTITION = "__partition"
+"""The column in which a connector itself says which of a stream's partitions a row is from; no query sees it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """A declared stream: its columns, which of them is event time, and how far out of order it may be."""
@@ -171,7 +175,8 @@ class Stream:
     idle_timeout_us: int | None = None
     """After so much time without a tuple, others do not wait for it any more; None: they always do."""
     partition: str | None = None
-    """The column that tells which of the stream's sources a tuple is from: each is in order, and may lag the others."""
+    """The column that tells which of the stream's sources a tuple is from: each is in order, and may lag the others.
+    It is one of the schema, or the connector's own."""
     partitions: int | None = None
     """How many of them there are; None: as many as were heard of."""
 
@@ -183,7 +188,7 @@ class Stream:
             raise PlanError(f"event time {self.time} of stream {self.name} is {column.type}: it must be TIMESTAMP")
         if self.max_delay_us < 0:
             raise PlanError(f"max_delay of stream {self.name} is negative")
-        if self.partition is not None and self.schema.find(self.partition) is None:
+        if self.partition not in (None, PARTITION) and self.schema.find(self.partition or "") is None:
             raise PlanError(f"stream {self.name} has no column {self.partition} to tell its partitions apart")
         if self.partitions is not None and (self.partition is None or self.partitions < 1):
             raise PlanError(f"stream {self.name} has partitions, so a column must tell them apart: partition = '...'")

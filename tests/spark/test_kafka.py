@@ -60,9 +60,9 @@ def test_a_killed_join_of_topics_goes_on_and_readers_who_drop_repeats_have_the_r
     text = (
         f"SET shards = 3; SET jars = '{jars}';"
         "CREATE STREAM temperature (location_id BIGINT, value DOUBLE, ts TIMESTAMP) WITH (connector = 'kafka', "
-        f"servers = '{broker.servers}', topic = 'temperature', max_delay = '20 s', max_records_per_batch = 60);"
+        f"servers = '{broker.servers}', topic = 'temperature', partitions = 3, max_records_per_batch = 60);"
         "CREATE STREAM humidity (location_id BIGINT, value DOUBLE, ts TIMESTAMP) WITH (connector = 'kafka', "
-        f"servers = '{broker.servers}', topic = 'humidity', format = 'csv', max_delay = '20 s', "
+        f"servers = '{broker.servers}', topic = 'humidity', format = 'csv', partitions = 2, "
         "max_records_per_batch = 60);" + QUERIES.format(servers=broker.servers)
     )
     program.write_text(text)

@@ -42,7 +42,7 @@ from headrace.engine.segments import (
 )
 from headrace.engine.waiting import SEAT
 from headrace.errors import InvariantError
-from headrace.model import Stream, StreamId
+from headrace.model import PARTITION, Stream, StreamId
 from headrace.plan.expressions import ColumnRef, Expression
 from headrace.plan.hypercube import Grid, grid_of
 from headrace.plan.sharing import Group, Input, SharedPlan
@@ -54,8 +54,6 @@ number that differs between chunks of one place. Absent where the source has no 
 ORDER_SHIFT = 20
 CORRUPT = "__corrupt"
 """Column with the text of a row that could not be read as its schema says; null for all others."""
-PARTITION = "__partition"
-"""Column with the name of the source's partition that a row is from. Absent where the source does not say."""
 MALFORMED = "malformed"
 LATE_IN_CHUNK = "late"
 

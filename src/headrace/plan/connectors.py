@@ -55,7 +55,8 @@ class Option:
 @dataclass(frozen=True, slots=True)
 class Connector:
     """A kind of source or sink, and the options it takes. ``passes``: also those of Spark; ``ours`` has, by the name in
-    small letters, those of Spark that are given by an option of the connector instead."""
+    small letters, those of Spark that are given by an option of the connector instead. ``is_parted``: its rows say
+    which of a stream's partitions they are from."""
 
     name: str
     text: str
@@ -63,6 +64,7 @@ class Connector:
     reach: Reach = Reach.SQL
     passes: bool = False
     ours: Mapping[str, str] = field(default_factory=dict)
+    is_parted: bool = False
 
     def option(self, name: str) -> Option | None:
         if self.passes and name.startswith(PASSED) and len(name) > len(PASSED):
@@ -311,7 +313,14 @@ SOURCES = {
     for connector in (
         Connector("files", "a directory of files", _FILES_OPTIONS),
         Connector("generator", "made-up tuples, for trying out and measuring", GENERATOR_OPTIONS),
-        Connector("kafka", "topics of [Kafka](kafka.md)", _KAFKA_SOURCE_OPTIONS, passes=True, ours=_KAFKA_SOURCE_OURS),
+        Connector(
+            "kafka",
+            "topics of [Kafka](kafka.md)",
+            _KAFKA_SOURCE_OPTIONS,
+            passes=True,
+            ours=_KAFKA_SOURCE_OURS,
+            is_parted=True,
+        ),
         Connector(
             "spark", "any other streaming source of Spark", _SPARK_SOURCE_OPTIONS, passes=True, ours={"path": "path"}
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.config import Settings
-from headrace.model import Stream, format_duration
+from headrace.model import PARTITION, Stream, format_duration
 from headrace.plan.approaches import Approach, emits_early, why_in_order
 from headrace.plan.sharing import Group
 from headrace.stats import OrderingStats
@@ -50,7 +50,7 @@ def sources_text(stream: Stream) -> str:
     told = ""
     if stream.partition is not None:
         count = "" if stream.partitions is None else f"{stream.partitions} "
-        told += f", {count}partitions by {stream.partition}"
+        told += f", {count}partitions{'' if stream.partition == PARTITION else f' by {stream.partition}'}"
     if stream.idle_timeout_us is not None:
         told += f", passed over after {format_duration(stream.idle_timeout_us)} without a tuple"
     return told

@@ -26,9 +26,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from headrace.engine.packing import CORRUPT, PARTITION
+from headrace.engine.packing import CORRUPT
 from headrace.errors import HeadraceError, SinkError, SourceError
-from headrace.model import Options, Schema, Stream
+from headrace.model import PARTITION, Options, Schema, Stream
 from headrace.plan.connectors import SINKS, SOURCES
 from headrace.spark.ddl import ddl
 from headrace.spark.packages import check_format

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from headrace.engine.arrow_types import arrow_type
-from headrace.engine.packing import CORRUPT, ORDER, PARTITION, Envelope, Kind, Packer
-from headrace.model import Stream
+from headrace.engine.packing import CORRUPT, ORDER, Envelope, Kind, Packer
+from headrace.model import PARTITION, Stream
 from headrace.plan.skew import seen_to_json
 from headrace.spark.checkpoint import END_MESSAGE
 from headrace.spark.envelopes import to_arrow

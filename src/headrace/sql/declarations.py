@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import PlanError, SettingError
-from headrace.model import STRING, TIMESTAMP, Column, Options, Schema, Stream, StreamId
+from headrace.model import PARTITION, STRING, TIMESTAMP, Column, Options, Schema, Stream, StreamId
 from headrace.plan.connectors import PASSED, SINKS, SOURCES, Connector, Reach
 from headrace.sql.literals import checked_duration_us
 from headrace.sql.reader import OptionPair, Word
@@ -25,12 +25,14 @@ def bind_stream(source: SqlText, statement: CreateStream) -> Stream:
     schema = _schema(source, statement)
     own, kept = _split(source, statement.options)
     options = _checked(source, kept, SOURCES, "WITH", statement.name.span, _STREAM_OPTIONS)
-    _check_columns(source, kept, SOURCES[dict(options)["connector"]], schema)
+    connector = SOURCES[dict(options)["connector"]]
+    _check_columns(source, kept, connector, schema)
     _check_raw(source, kept, dict(options), schema)
     time = _time(source, statement, schema, own.get("time"))
     max_delay_us = _duration_us(source, own.get("max_delay")) or 0
     idle_us = _duration_us(source, own.get("idle_timeout"))
-    parted = _partition(source, schema, own.get("partition")), _partitions(source, own)
+    partition = _partition(source, schema, own.get("partition")) or (PARTITION if connector.is_parted else None)
+    parted = partition, _partitions(source, own, partition)
     try:
         return Stream(StreamId(statement.name.text), schema, time, max_delay_us, options, idle_us, *parted)
     except PlanError as error:
@@ -239,7 +241,7 @@ def _partition(source: SqlText, schema: Schema, pair: OptionPair | None) -> str 
     return column.name
 
 
-def _partitions(source: SqlText, own: dict[str, OptionPair]) -> int | None:
+def _partitions(source: SqlText, own: dict[str, OptionPair], partition: str | None) -> int | None:
     """How many sources there are to wait for."""
     pair = own.get("partitions")
     if pair is None:
@@ -251,7 +253,7 @@ def _partitions(source: SqlText, own: dict[str, OptionPair]) -> int | None:
             pair.value.span,
             f"write a whole number from 1 to {MOST_PARTITIONS}",
         )
-    if "partition" not in own:
+    if partition is None:
         hint = "add partition = '...', the column that has each tuple's source"
         raise source.error("partitions goes with partition only", pair.name.span, hint)
     return int(text)
