@@ -69,7 +69,7 @@ def test_a_killed_join_of_topics_goes_on_and_readers_who_drop_repeats_have_the_r
     _send(broker, a[:200], b[:200])
     with Command(program, tmp_path / "out") as first:
         commits = tmp_path / "out" / "_checkpoint" / "spark" / "commits"
-        assert first.wait_for(lambda: len(list(commits.glob("[0-9]*"))) > 1), first.finish()
+        assert first.wait_for(lambda: len(list(commits.glob("[0-9]*"))) > 1, 300), first.finish()
     broker.send("temperature", [(0, b'{"location_id": "north"}'), (1, None), (2, b"\xff\xfe")], key=b"k")
     broker.send("humidity", [(1, b"1,wet,2026-01-31T12:00:00Z")])
     _send(broker, a[200:], b[200:])
