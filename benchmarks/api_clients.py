@@ -42,6 +42,8 @@ ROWS_PER_S = 200
 FEED_S = 1.0
 PATIENCE_S = 180.0
 STARTS = 5
+LOOKED_AT = 12
+"""Queries that came and went whose rows are looked at."""
 GUEST_WINDOWS_S = (2, 5, 10, 20, 30)
 
 
@@ -160,13 +162,13 @@ class Server:
 
 
 def client(number: int, address: str, until: float, seen: Seen) -> None:
-    """Adds, reads, drops, until it is time to go."""
+    """Adds, reads, drops, once at least, until it is time to go."""
     chance = np.random.default_rng(number)
     with httpx.Client(base_url=address, timeout=PATIENCE_S) as web:
         turn = 0
-        while time.monotonic() < until:
+        while turn == 0 or time.monotonic() < until:
             window_s = int(chance.choice(GUEST_WINDOWS_S))
-            guest = Guest(f"guest_{number}_{turn}", window_s, float(chance.choice((50.0, 80.0, 95.0))))
+            guest = Guest(f"guest_{number}_{turn}_{int(until)}", window_s, float(chance.choice((50.0, 80.0, 95.0))))
             turn += 1
             try:
                 began = time.monotonic()
@@ -188,23 +190,37 @@ def rows(directory: Path) -> str:
     return f"read_parquet('{directory}/**/*.parquet', hive_partitioning = false)"
 
 
-def difference(data: Path, out: Path, name: str, window_s: int, above: float) -> tuple[int, int, int]:
-    """Rows of a query, how many of them should not be there, and how many are missing."""
-    joined = (
+def joined(data: Path, window_s: int, above: float) -> str:
+    """What a query's rows should be."""
+    return (
         f"SELECT a.key, a.value AS va, a.ts AS ta, b.value AS vb, b.ts AS tb FROM {rows(data / 'a')} a, "
         f"{rows(data / 'b')} b WHERE a.key = b.key AND a.value > {above} "
         f"AND abs(epoch_us(a.ts) - epoch_us(b.ts)) <= {window_s * 1_000_000}"
     )
-    if not list((out / name).glob("micro_batch=*")):
-        return 0, 0, count(f"SELECT * FROM ({joined})")
-    got = f"SELECT key, va, ta, vb, tb FROM {rows(out / name)}"
-    return count(got), count(f"({got}) EXCEPT ALL ({joined})"), count(f"({joined}) EXCEPT ALL ({got})")
+
+
+def got(out: Path, name: str) -> str | None:
+    """What they are; None if there are none."""
+    is_there = any((out / name).glob("micro_batch=*"))
+    return f"SELECT key, va, ta, vb, tb FROM {rows(out / name)}" if is_there else None
+
+
+def wrong_rows(data: Path, out: Path, guest: Guest) -> tuple[int, int]:
+    """Rows of a query, and how many of them should not be there."""
+    mine = got(out, guest.name)
+    if mine is None:
+        return 0, 0
+    return count(mine), count(f"({mine}) EXCEPT ALL ({joined(data, guest.window_s, guest.above)})")
+
+
+def missing_rows(data: Path, out: Path, guest: Guest) -> int:
+    wanted = joined(data, guest.window_s, guest.above)
+    mine = got(out, guest.name)
+    return count(wanted if mine is None else f"({wanted}) EXCEPT ALL ({mine})")
 
 
 def count(sql: str) -> int:
-    found = duckdb.sql(f"SELECT count(*) FROM ({sql})").fetchone()
-    assert found is not None
-    return int(found[0])
+    return int(duckdb.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0])
 
 
 # --- all of it -------------------------------------------------------------------------------------------------------
@@ -222,7 +238,7 @@ def run(directory: Path, clients: int, seconds: float, port: int, console: Conso
     seen = Seen()
     try:
         feeder.start()
-        visit(server, clients, 3.0, Seen())  # what is made once, such as connections and threads, is there now
+        visit(server, clients, 0.0, seen)  # what is made once, such as threads for as many clients, is there now
         before = server.held()
         console.print(f"{clients} clients add and drop queries for {seconds:g} s ...")
         during = visit(server, clients, seconds, seen)
@@ -287,16 +303,17 @@ def told(
     kept = {name: len(os.listdir(checkpoint / name)) for name in ("orders", "requests")}
     changes = (checkpoint / "changes.jsonl").read_text().strip()
     console.print(f"queries left: {', '.join(left)}; kept in the checkpoint: {kept}, {len(changes)} bytes of changes")
-    is_right = True
+    is_right = sorted(left) == sorted(WINDOWS_S)
     for name, window_s in WINDOWS_S.items():
-        found, wrong, missing = difference(data, out, name, window_s, -1.0)
+        stays = Guest(name, window_s, -1.0)
+        (found, wrong), missing = wrong_rows(data, out, stays), missing_rows(data, out, stays)
         console.print(f"{name}: {found:,} rows, {wrong} wrong, {missing} missing")
         is_right &= bool(found) and not wrong and not missing
-    picked = seen.guests[:: max(len(seen.guests) // 40, 1)]
-    some = [difference(data, out, one.name, one.window_s, one.above) for one in picked]
-    console.print(f"{len(picked)} guests of {len(seen.guests)}: {sum(one[0] for one in some):,} rows, "
-                  f"{sum(one[1] for one in some)} wrong")  # fmt: skip
-    is_right &= not any(wrong for _, wrong, _ in some) and sorted(left) == sorted(WINDOWS_S)
+    picked = seen.guests[:: max(len(seen.guests) // LOOKED_AT, 1)]
+    some = [wrong_rows(data, out, one) for one in picked]
+    found, wrong = sum(one for one, _ in some), sum(one for _, one in some)
+    console.print(f"{len(picked)} of {len(seen.guests)} that came and went: {found:,} rows, {wrong} wrong")
+    is_right &= not wrong
     has_leak = after["threads"] > before["threads"] + 2 or after["files"] > before["files"] + 5 or bool(changes)
     console.print("all as it should be" if is_right and not seen.errors and not has_leak and code == 0 else "NOT RIGHT")
     return is_right and not seen.errors and not has_leak and code == 0
