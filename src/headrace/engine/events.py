@@ -53,7 +53,22 @@ class StreamsEnded:
     """No input is left for now: all that waits is released."""
 
 
-Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded
+@dataclass(frozen=True, slots=True)
+class TimeTold:
+    """When this step's results are released, as far as the host can tell: what freshness is measured by."""
+
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbesAllowed:
+    """How many probes each half-way join of a group's tree may make in this step (``JoinTree.half_ways``), here."""
+
+    group: str
+    probes: tuple[float, ...]
+
+
+Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded | TimeTold | ProbesAllowed
 
 
 @dataclass(frozen=True, slots=True)

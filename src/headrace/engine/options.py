@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.engine.cutting import BlockCut
 from headrace.engine.histories import Points
@@ -12,6 +12,9 @@ from headrace.engine.matching import key_ranges
 from headrace.engine.output import Cut
 from headrace.engine.policy import JoinPolicy, LargestWindowOnly
 from headrace.engine.spaces import KeySearch
+
+if TYPE_CHECKING:
+    from headrace.engine.tree_join import TreeOptions
 
 Orders: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -33,5 +36,7 @@ class OperatorOptions:
     """By group, after how much time tuples that left are let go; a group without: at once."""
     points: Points = field(default_factory=Points)
     """When aggregates are evaluated."""
+    trees: Mapping[str, TreeOptions] = field(default_factory=dict)
+    """By group whose probes may be left out, how its tree is run; a group without: its sides one after the other."""
     forwards: bool = False
     """Whether the partial aggregates of groups are sent on: there are other shards with more of them."""

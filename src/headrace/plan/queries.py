@@ -25,6 +25,15 @@ class Measure(Enum):
     """Tuples of the whole stream."""
 
 
+class Overload(Enum):
+    """What happens where the CPU is not enough."""
+
+    DEFER = "defer"
+    """Nothing is lost: work waits for its turn."""
+    ADAPT = "adapt"
+    """Only the probes that an allocation allows are made (paper 001)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """How far back one stream is looked at, from a result's newest tuple: microseconds or tuples."""
@@ -66,6 +75,9 @@ class Query:
     windows: tuple[Extent, ...] = ()
     into: Options = ()
     grouping: Grouping | None = None
+    overload: Overload = Overload.DEFER
+    freshness: tuple[Extent | None, ...] = ()
+    """By source, how long ago its tuples in a result may have arrived at most; None, or nothing at all: the window."""
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -83,7 +95,24 @@ class Query:
                 raise PlanError(f"a condition of query {self.name} is {condition.type}, not BOOLEAN")
         if self.grouping is not None:
             self._check_grouping()
+        self._check_overload()
         _ = self.schema
+
+    def _check_overload(self) -> None:
+        if self.overload is Overload.ADAPT and len(self.sources) < 2:
+            raise PlanError(f"query {self.name} joins nothing: ON OVERLOAD ADAPT leaves out probes of joins")
+        if self.freshness and self.overload is not Overload.ADAPT:
+            raise PlanError(f"query {self.name} has FRESHNESS, which needs ON OVERLOAD ADAPT")
+        if self.freshness and len(self.freshness) != len(self.sources):
+            raise PlanError(f"query {self.name} has {len(self.freshness)} freshnesses for {len(self.sources)} streams")
+        for source, window, fresh in zip(self.sources, self.windows, self.freshness, strict=False):
+            if fresh is not None and fresh.measure is not window.measure:
+                raise PlanError(f"the window and the freshness of {source.alias} are not both times or both rows")
+
+    def fresh_within(self, source: int) -> Extent:
+        """How long ago a source's tuples in a result may have arrived."""
+        stated = self.freshness[source] if self.freshness else None
+        return self.windows[source] if stated is None else stated
 
     def _check_grouping(self) -> None:
         if not self.windows or any(one.measure is not Measure.TIME for one in self.windows):
