@@ -17,7 +17,7 @@ Cost: a problem's paths are quadratic in the sides, flows linear.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from math import floor, inf, isfinite
@@ -112,6 +112,9 @@ class AllocationProblem:
             raise PlanError(f"{sizes} loads, half-way joins and states, for a tree that has {wanted}")
         if not all(map(_sensible, self.held)) or not self.mu >= 0:
             raise PlanError("sizes of states and the service rate are not negative")
+
+    def with_mu(self, mu: float) -> AllocationProblem:
+        return replace(self, mu=mu)
 
     @cached_property
     def number_of(self) -> Mapping[HalfWayJoin, int]:

@@ -26,7 +26,7 @@ from headrace.plan.covering import Cover, cover_states
 from headrace.plan.knapsack import fill_whole, whole_unit
 from headrace.plan.trees import HalfWayJoin
 
-MOST_UNITS = 4096
+MOST_UNITS = 1024
 """Units that the knapsack divides a service rate into; of larger ones a unit is more than one probe."""
 
 
@@ -124,7 +124,7 @@ def by_join(problem: AllocationProblem) -> tuple[float, ...]:
             number = problem.number_of[half]
             facts = problem.probes[number]
             coming = problem.loads[half.own[0]].rate if len(half.own) == 1 else made[half.own]
-            allowed[number] = min(coming, left / facts.cost)
+            allowed[number] = max(0.0, min(coming, left / facts.cost))
             left -= allowed[number] * facts.cost
             made[half.result] = made.get(half.result, 0.0) + allowed[number] * facts.productivity
     return tuple(allowed)
