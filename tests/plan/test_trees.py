@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from allocation_cases import trees
 from hypothesis import given
-from hypothesis import strategies as st
 
 from headrace.errors import PlanError
 from headrace.plan.trees import (
@@ -15,7 +15,6 @@ from headrace.plan.trees import (
     HalfWayJoin,
     JoinTree,
     Leaf,
-    Node,
     Shape,
     half_text,
     linear_tree,
@@ -24,19 +23,6 @@ from headrace.plan.trees import (
 )
 
 FIGURE_9A = parse_tree("((a b) ((c d) e))", "abcde")
-
-
-@st.composite
-def trees(draw: st.DrawFn, largest: int = 12) -> JoinTree:
-    """Any tree: two of the nodes that are left become one, until one is left."""
-    nodes: list[Node] = [Leaf(side) for side in range(draw(st.integers(2, largest)))]
-    while len(nodes) > 1:
-        left = nodes.pop(draw(st.integers(0, len(nodes) - 1)))
-        right = nodes.pop(draw(st.integers(0, len(nodes) - 1)))
-        nodes.append(Fork(left, right))
-    (root,) = nodes
-    assert isinstance(root, Fork)
-    return JoinTree(root)
 
 
 @given(trees())
