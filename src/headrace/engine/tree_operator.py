@@ -243,7 +243,7 @@ def _with_arrivals(block: Block) -> Block:
 def _dated(new: NewRows, block: Block) -> NewRows:
     came = pa.array(block.arrived_us[new.ranks].astype(np.int64))
     segment = new.segment
-    return replace(new, segment=Segment(segment.batch.append_column(CAME, came), segment.keys, segment.ts_us))
+    return replace(new, segment=Segment(segment.batch.add_column(0, CAME, came), segment.keys, segment.ts_us))
 
 
 def _is_late(spaces: Sequence[Space]) -> bool:

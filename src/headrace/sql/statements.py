@@ -14,6 +14,7 @@ from sqlglot.tokens import TokenType
 
 from headrace.model import DataType
 from headrace.sql.lexer import Token, span_of, span_of_all
+from headrace.sql.overload import WrittenOverload, cut_freshness, opens_overload, read_overload
 from headrace.sql.reader import OptionPair, TokenReader, Word
 from headrace.sql.refusals import refuse_clauses
 from headrace.sql.slips import check_slips
@@ -45,6 +46,8 @@ class SelectText:
     into: tuple[OptionPair, ...] | None
     into_span: Span
     span: Span
+    overload: WrittenOverload | None = None
+    freshness: tuple[WrittenWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,7 @@ def _drop(reader: TokenReader) -> DropQuery:
 
 def _select(reader: TokenReader) -> SelectText:
     tokens, stream_windows = cut_windows(reader.source, reader.tokens[reader.at :])
+    tokens, freshness = cut_freshness(reader.source, tokens)
     refuse_clauses(reader.source, tokens)
     check_slips(reader.source, tokens)
     cut = _tail_start(tokens)
@@ -175,19 +179,23 @@ def _select(reader: TokenReader) -> SelectText:
     tail.at = cut
     window: WrittenWindow | None = None
     into: tuple[OptionPair, ...] | None = None
+    overload: WrittenOverload | None = None
     into_span = span_of(tokens[0])
     while not tail.done:
         span = tail.span
         if window is None and into is None and tail.peek() == "WINDOW":
             window = read_window(tail)
+        elif overload is None and into is None and opens_overload(tokens, tail.at):
+            overload = read_overload(tail)
         elif into is None and tail.accept("INTO"):
             into, into_span = tail.options("INTO"), span
         else:
             raise tail.unexpected(
                 "the end of the statement",
-                "a query ends with WHERE ..., GROUP BY ..., HAVING ..., WINDOW ..., INTO (...)",
+                "a query ends with WHERE ..., GROUP BY ..., HAVING ..., WINDOW ..., ON OVERLOAD ..., INTO (...)",
             )
-    return SelectText(tokens[:cut], stream_windows, window, into, into_span, span_of_all(tokens))
+    whole = span_of_all(tokens)
+    return SelectText(tokens[:cut], stream_windows, window, into, into_span, whole, overload, freshness)
 
 
 _BEFORE_OPERAND = frozenset(
@@ -203,13 +211,15 @@ _BEFORE_OPERAND = frozenset(
 
 
 def _tail_start(tokens: list[Token]) -> int:
-    """Where WINDOW or INTO begins: outside brackets, after FROM, and not in the place of a value."""
+    """Where WINDOW, ON OVERLOAD or INTO begins: outside brackets, after FROM, and not in the place of a value."""
     depth = 0
     reads = False
     for index, token in enumerate(tokens):
         kind = token.token_type
         depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
         reads = reads or kind == TokenType.FROM
+        if depth <= 0 and reads and opens_overload(tokens, index):
+            return index
         if depth <= 0 and reads and kind in (TokenType.WINDOW, TokenType.INTO):
             before = tokens[index - 1].token_type
             if before not in _BEFORE_OPERAND or _opens_clause(tokens, index):
