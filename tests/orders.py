@@ -17,8 +17,8 @@ from headrace.plan.trees import Fork, JoinTree, Leaf, Node
 
 
 def drawn_orders(options: ShardOptions, plan: SharedPlan, draw: random.Random) -> ShardOptions:
-    """The options with orders for the plan's multi-way joins, sizes of indexes and intervals of expiry; a group keeps
-    the interval and the tree it has, so that shards that are restored let go of the same tuples as those that are not."""
+    """The options with orders for the plan's multi-way joins, trees, sizes of indexes and intervals of expiry; a group
+    keeps the interval and the tree it has, so that restored shards let go of the same tuples as others."""
     joins = [group for group in plan.groups if group.graph is not None]
     orders = {group.signature: _orders(group, options.method, draw) for group in joins}
     buckets = {}

@@ -330,8 +330,8 @@ class Settings:
     allocator: str = _setting(
         "jaqpot",
         _one_of(*ALLOCATOR_NAMES),
-        "who says which probes of such queries are made where not all can be: jaqpot (states in between are kept fresh, "
-        "then the most productive paths), its parts grepp and gh_wmscp, or jda_m, jda (for a single join), exact",
+        "who says which probes of such queries are made where not all can be: jaqpot (states in between are kept fresh,"
+        " then the most productive paths), its parts grepp and gh_wmscp, or jda_m, jda (for a single join), exact",
     )
     service_rate: float | None = _setting(
         None,

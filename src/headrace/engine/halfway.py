@@ -229,8 +229,8 @@ class Probe:
         return found
 
     def _is_behind(self, relation: Relation, side: int, mine: Int64s, theirs: Int64s) -> np.ndarray:
-        """Which tuples of a side are in its window of rows, as the probe's newest tuple sees it. One that is there twice
-        is not before itself, but it may be before what makes a result of it."""
+        """Which tuples of a side are in its window of rows, as the probe's newest tuple sees it. One that is there
+        twice is not before itself, but it may be before what makes a result of it."""
         behind = self.own.seen(side, mine) - relation.places(side, theirs)
         inside: np.ndarray = (behind >= int(self.is_root)) & (behind <= self.facts[side].reach)
         return inside

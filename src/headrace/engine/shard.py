@@ -208,7 +208,7 @@ class Shard:
     def _work(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
         """Gives operators turns while the budget allows; trees do all that they may."""
         for tree in self.trees().values():
-            yield from tree.work()
+            yield from tree.work(pace.now_s)
         self.dispatcher = self._dispatcher()
         if self.dispatcher is None:
             yield from self._take_turns(budget)

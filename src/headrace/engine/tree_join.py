@@ -75,12 +75,14 @@ class HalfTally:
     probed: int = 0
     found: int = 0
     stale: int = 0
+    spent_s: float = 0.0
 
     def add(self, other: HalfTally) -> None:
         self.offered += other.offered
         self.probed += other.probed
         self.found += other.found
         self.stale += other.stale
+        self.spent_s += other.spent_s
 
 
 @dataclass(slots=True)
@@ -111,6 +113,7 @@ class TreeBlock:
         allow: Allow,
         *,
         is_late: bool,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._graph = graph
         self._options = options
@@ -120,6 +123,7 @@ class TreeBlock:
         self._now = now
         self._allow = allow
         self._is_late = is_late
+        self._clock = clock
         self._relations: dict[Sides, Relation] = {one.sides: one for one in streams}
         self.tallies: dict[HalfWayJoin, HalfTally] = {}
         self.joined: dict[Sides, list[NewRows]] = {}
@@ -142,6 +146,7 @@ class TreeBlock:
         new: list[NewRows] = []
         made = state.made
         for half in halves:
+            began_s = self._clock()
             probe = self._probe(half)
             probes, ranks = self._probing(half, probe)
             for found in probe.pairs(probes, ranks):
@@ -149,6 +154,7 @@ class TreeBlock:
                 made += len(found)
                 self.tallies[half].found += len(found)
             self.tallies[half].stale += probe.stale
+            self.tallies[half].spent_s += self._clock() - began_s
         self.joined[sides] = new
         is_aged = state.form.rows is None
         self._relations[sides] = JoinedRelation(sides, state.window.runs, new, self._facts, is_aged=is_aged)
@@ -186,8 +192,10 @@ class TreeBlock:
         for begin, end in (slices := _Slices(self._times, [ranks for _, _, ranks in roots], self._is_late)):
             found: list[Matches] = []
             for probe, probes, ranks in roots:
+                began_s = self._clock()
                 low, high = np.searchsorted(ranks, [begin, end])
                 found += [self._matches(probe, one) for one in probe.pairs(probes[low:high], ranks[low:high])]
+                self.tallies[probe.link.half].spent_s += self._clock() - began_s
             slices.made = sum(map(len, found))
             if found:
                 yield self._in_order(found)

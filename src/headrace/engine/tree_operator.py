@@ -10,7 +10,7 @@ wholly stale. Cost: that of the probes made; a comparison a part to expire.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,12 +20,22 @@ import pyarrow as pa
 from headrace.engine.blocks import PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.events import DropSegment, Effect
-from headrace.engine.halfway import Now, link_of, shared_classes
+from headrace.engine.halfway import Now, Probe, link_of, shared_classes
 from headrace.engine.inputs import Place
-from headrace.engine.joining_up import form_of
+from headrace.engine.joining_up import form_of, joined_rows
 from headrace.engine.operators import GroupOperator
 from headrace.engine.output import filtered, reach_of
-from headrace.engine.relations import CAME, FRESH, JOINED_LAYOUT, SideFacts, StreamRelation, side_column
+from headrace.engine.relations import (
+    ALWAYS,
+    CAME,
+    FRESH,
+    JOINED_LAYOUT,
+    JoinedRelation,
+    Relation,
+    SideFacts,
+    StreamRelation,
+    side_column,
+)
 from headrace.engine.segments import PLACE, Segment, int64s_of
 from headrace.engine.spaces import Block, NewRows, Space
 from headrace.engine.tree_join import HalfTally, JoinedState, TreeBlock, TreeOptions
@@ -74,6 +84,7 @@ class TreeOperator(GroupOperator):
         self.allowances = Allowances()
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
         self.now_us = 0
+        self._clock: Callable[[], float] = lambda: 0.0
         self.lost = 0
         """Held parts in between that were let go because they were stale, ever."""
 
@@ -93,8 +104,9 @@ class TreeOperator(GroupOperator):
         self.allowances.probes = None if probes is None else dict(zip(self.tree.half_ways, probes, strict=True))
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
 
-    def work(self) -> Iterator[Effect]:
-        """All blocks, whatever may be probed."""
+    def work(self, clock: Callable[[], float]) -> Iterator[Effect]:
+        """All blocks, whatever may be probed. ``clock``: the host's, to measure by."""
+        self._clock = clock
         tuples = sum(block.tuples for block in self.pending)
         for block in list(self.pending):
             self.allowances.part = block.tuples / tuples if tuples else 1 / len(self.pending)
@@ -105,10 +117,7 @@ class TreeOperator(GroupOperator):
 
     def _straight_through(self, block: PendingBlock) -> Iterator[Effect]:
         for one in block.rounds:
-            streams = [
-                StreamRelation(Space(state.window.runs, new, state.window.layout, side, state.position), facts)
-                for side, (state, new, facts) in enumerate(zip(self.inputs, one.inputs, self.facts, strict=True))
-            ]
+            streams = [self._stream(side, new) for side, new in enumerate(one.inputs)]
             going_up = TreeBlock(
                 self.graph,
                 self.tree_options,
@@ -119,6 +128,7 @@ class TreeOperator(GroupOperator):
                 self._now(),
                 self.allowances.allowed,
                 is_late=_is_late([stream.space for stream in streams]),
+                clock=self._clock,
             )
             spaces = going_up.spaces
             for found in going_up.results():
@@ -133,6 +143,11 @@ class TreeOperator(GroupOperator):
             self._keep_joined(going_up.joined)
             if len(block.rounds) > 1:
                 self._insert_round(one)
+
+    def _stream(self, side: int, new: NewRows | None) -> StreamRelation:
+        state = self.inputs[side]
+        space = Space(state.window.runs, new, state.window.layout, side, state.position)
+        return StreamRelation(space, self.facts[side])
 
     def _now(self) -> Now:
         counted = [state.waiting.arrived_rows for state in self.inputs]
@@ -204,17 +219,37 @@ class TreeOperator(GroupOperator):
         }
 
     def tree_from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
-        """Goes on with the states that this tree has too; the others' joined tuples are let go."""
+        """Goes on with the states that this tree has too; the others' joined tuples are let go, and states that were
+        not there are made of what is held below them."""
+        found: set[Sides] = set()
         for one in kept["states"]:
             state = self.states.get(tuple(one["sides"]))
             if state is None or state.form.key != one["key"]:
                 self._finished += [DropSegment(name) for name in names_joined({"states": [one]})]
                 continue
+            found.add(tuple(one["sides"]))
             state.made = one["made"]
             state.window.runs += [_run_from_json(run, source) for run in one["runs"]]
         credit = {(join, child): left for join, child, left in kept["credit"]}
         halves = self.tree.half_ways
         self.allowances.credit = {one: credit.get((one.join, one.child.value), 0.0) for one in halves}
+        if not found.issuperset(self.states) and all(one.measure is Measure.TIME for one in self.facts):
+            self._make_states(found)
+
+    def _make_states(self, found: set[Sides]) -> None:
+        """Fills the states that another tree did not have: every pair of held tuples below them, whichever is newer."""
+        relations: dict[Sides, Relation] = {(one.side,): self._stream(one.side, None) for one in self.facts}
+        for join in self.tree.joins[:-1]:
+            state = self.states[join.sides]
+            if join.sides not in found:
+                own, partner = relations[join.left], relations[join.right]
+                now = Now(-ALWAYS, (0,) * len(self.facts))
+                probe = Probe(self.graph, self.links[join.halves[0]], own, partner, self.facts, now, is_late=True)
+                every = np.arange(int(own.space.bases[-1]))
+                for pairs in probe.pairs(every, np.zeros(len(every), dtype=np.int64)):
+                    self._keep_joined({join.sides: joined_rows(probe, pairs, state.form, state.made)})
+            is_aged = state.form.rows is None
+            relations[join.sides] = JoinedRelation(join.sides, state.window.runs, [], self.facts, is_aged=is_aged)
 
 
 def names_joined(kept: dict[str, Any]) -> Iterator[str]:
