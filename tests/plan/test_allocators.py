@@ -190,7 +190,7 @@ def test_jda_is_for_one_join() -> None:
 
 
 def test_an_unknown_allocator_is_refused_with_those_there_are() -> None:
-    with pytest.raises(PlanError, match="use jda, jda_m, exact, grepp, gh_wmscp, jaqpot"):
+    with pytest.raises(PlanError, match="use jda, jda_m, exact, grepp, gh_wmscp, jaqpot, pruned"):
         allocate(two_joins(), "greedy")
     assert allocate(two_joins()).allocator == DEFAULT_ALLOCATOR == "jaqpot"
 

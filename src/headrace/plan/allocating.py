@@ -27,6 +27,8 @@ from headrace.plan.trees import HalfWayJoin, JoinTree, Sides
 
 NEARLY = 1e-9
 """The share by which sums of rates may miss, because they are rounded."""
+LEAST_FILL = 0.05
+"""Of a state that says something about a full one."""
 
 
 class Retention(Enum):
@@ -96,14 +98,15 @@ class InputPath:
 @dataclass(frozen=True)
 class AllocationProblem:
     """All that an allocator knows. ``probes`` is by half-way join and ``held`` by state, in the tree's order; sizes of
-    states are in tuples."""
+    states are in tuples. Productivities and sizes are those of full states: with unlimited CPU, where they are by
+    window (``unlimited_productivity`` corrects what is measured)."""
 
     tree: JoinTree
     mu: float
     loads: tuple[StreamLoad, ...]
     probes: tuple[ProbeFacts, ...]
     held: tuple[float, ...]
-    retention: Retention = Retention.WINDOW
+    retention: Retention = Retention.COUNT
 
     def __post_init__(self) -> None:
         sizes = (len(self.loads), len(self.probes), len(self.held))
@@ -139,7 +142,12 @@ class AllocationProblem:
     @cached_property
     def saturation(self) -> Flows:
         """What comes of probing everything: the paper's saturation throughput, and the resources it takes."""
-        return flows_of(self, [inf] * len(self.probes))
+        return _flows(self, lambda _, coming: coming, is_filled=True)
+
+    @cached_property
+    def full_of(self) -> Mapping[Sides, float]:
+        """Tuples a second that come to each state if everything is probed."""
+        return {half.own: coming for half, coming in zip(self.tree.half_ways, self.saturation.offered, strict=True)}
 
     def reaching(self, path: InputPath, state: Sides) -> float:
         """Tuples that one tuple of a path leads to in a state: 0 where the path does not pass it."""
@@ -157,7 +165,7 @@ def problem_of(
     selectivity: Callable[[HalfWayJoin], float],
     freshness_s: Sequence[float] | None = None,
     cost: Callable[[HalfWayJoin], float] = lambda _: 1.0,
-    retention: Retention = Retention.WINDOW,
+    retention: Retention = Retention.COUNT,
 ) -> AllocationProblem:
     """The problem with productivities by equation 4: a half-way join's selectivity x the size of the state it
     probes."""
@@ -174,27 +182,46 @@ def problem_of(
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Tuples a second by half-way join: how many come, how many of those probe; the results of the root; and what all
-    probes cost a second."""
+    """Tuples a second by half-way join: how many come, how many of those probe, and how full the state is that they
+    probe (1: as with unlimited CPU); the results of the root; and what all probes cost a second."""
 
     offered: tuple[float, ...]
     probing: tuple[float, ...]
+    fills: tuple[float, ...]
     throughput: float
     spent: float
 
 
 def flows_of(problem: AllocationProblem, allowances: Sequence[float]) -> Flows:
-    """What comes of allowances, from the leaves up: no half-way join probes more than it is offered."""
-    made: dict[Sides, float] = {}
-    offered, probing = [], []
+    """What comes of allowances: no half-way join probes more than it is offered."""
+    return _flows(problem, lambda number, coming: min(coming, allowances[number]))
+
+
+def allowed_shares(problem: AllocationProblem, shares: Sequence[float]) -> Flows:
+    """What comes of allowing each half-way join a share of what it is offered."""
+    return _flows(problem, lambda number, coming: coming * shares[number])
+
+
+def _flows(problem: AllocationProblem, probed_of: Callable[[int, float], float], is_filled: bool = False) -> Flows:
+    """From the leaves up. States of a number of tuples are always full; by window those in between have the share of
+    their tuples that comes to them."""
+    made: dict[Sides, float] = {(side,): load.rate for side, load in enumerate(problem.loads)}
+    offered, probing, fills = [], [], []
+    is_filled = is_filled or problem.retention is Retention.COUNT
     for number, half in enumerate(problem.tree.half_ways):
-        coming = problem.loads[half.own[0]].rate if len(half.own) == 1 else made[half.own]
-        probed = min(coming, allowances[number])
-        made[half.result] = made.get(half.result, 0.0) + probed * problem.probes[number].productivity
-        offered.append(coming)
+        probed = probed_of(number, made[half.own])
+        fill = 1.0 if is_filled else _fill(made[half.partner], problem.full_of[half.partner])
+        found = probed * problem.probes[number].productivity * fill
+        offered.append(made[half.own])
         probing.append(probed)
+        fills.append(fill)
+        made[half.result] = made.get(half.result, 0.0) + found
     spent = sum(probed * one.cost for probed, one in zip(probing, problem.probes, strict=True))
-    return Flows(tuple(offered), tuple(probing), made[tuple(problem.tree.sides)], spent)
+    return Flows(tuple(offered), tuple(probing), tuple(fills), made[tuple(problem.tree.sides)], spent)
+
+
+def _fill(comes: float, full: float) -> float:
+    return comes / full if full else 1.0
 
 
 class Shortage(Enum):
@@ -271,6 +298,16 @@ def allowances_of(problem: AllocationProblem, given: Sequence[float]) -> tuple[f
         for number, each in zip(path.halves, path.arriving, strict=True):
             allowed[number] += first * each
     return tuple(allowed)
+
+
+def unlimited_productivity(measured: float, fill: float, otherwise: float) -> float:
+    """What a probe would find in a full state, by what it found in one that was filled to a share; a state that was
+    next to empty tells nothing.
+
+    >>> unlimited_productivity(1.5, 0.5, otherwise=4.0), unlimited_productivity(0.0, 0.0, otherwise=4.0)
+    (3.0, 4.0)
+    """
+    return measured / fill if fill >= LEAST_FILL else otherwise
 
 
 def whole_probes(allowance: float, since_s: float, until_s: float) -> int:

@@ -6,12 +6,16 @@
     grepp      the most productive path first, in fractions: optimal for rates                        section 4.2
     gh_wmscp   only what keeps the states in between fresh, for as little as a greedy cover finds     section 4.3
     jaqpot     gh_wmscp, then grepp with what is left (the default)                                   section 4.4
+    pruned     everything, without the probes that cost the most for their results                    ``pruning``
+
+With states by window nothing has to be refreshed, and what fills states is worth more than paths can tell: there jaqpot
+does as pruned does. The others take states to be full, as the paper does.
 
 Owns the allocators and ``ALLOCATORS``. An allocator only chooses: who probes what is the operator's business. What
 needs more than ``mu`` is never given; a cover that would need more is given as far as it goes, and the states that are
 left out are named.
-Cost: for k sides jda, jda_m k; grepp k log k; the cover and jaqpot k^2. The knapsack takes as many steps as there are
-units in ``mu`` (at most MOST_UNITS), for each path: for checks and small plans.
+Cost: for k sides jda, jda_m k; grepp k log k; the cover, jaqpot and pruned k^2. The knapsack takes as many steps as
+there are units in ``mu`` (at most MOST_UNITS), for each path: for checks and small plans.
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ from math import floor
 from typing import Protocol
 
 from headrace.errors import PlanError
-from headrace.plan.allocating import NEARLY, Allocation, AllocationProblem, allowances_of
+from headrace.plan.allocating import NEARLY, Allocation, AllocationProblem, Retention, allowances_of
 from headrace.plan.covering import Cover, cover_states
 from headrace.plan.knapsack import fill_whole, whole_unit
+from headrace.plan.pruning import pruned
 from headrace.plan.trees import HalfWayJoin
 
 MOST_UNITS = 1024
@@ -92,18 +97,32 @@ class GhWmscp:
 
 
 class Jaqpot:
-    """Algorithm 1: the refresh rates first, then the most productive paths with what is left."""
+    """Algorithm 1: the refresh rates first, then the most productive paths with what is left. By window nothing goes
+    stale, but states run empty: there those probes are left out that do the least, in whatever way."""
 
     name = "jaqpot"
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
+        if problem.retention is Retention.WINDOW:
+            return Allocation(self.name, problem, pruned(problem))
         cover = cover_states(problem)
         given = most_productive(problem, problem.mu - cover.spent, cover.given)
         return _with_cover(self.name, problem, cover, given)
 
 
+class Pruned:
+    """From everything downward, with states as full as what is probed makes them (not in the paper)."""
+
+    name = "pruned"
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        return Allocation(self.name, problem, pruned(problem))
+
+
 DEFAULT_ALLOCATOR = Jaqpot.name
-ALLOCATORS: Mapping[str, type[Allocator]] = {one.name: one for one in (Jda, JdaM, Exact, GrePP, GhWmscp, Jaqpot)}
+ALLOCATORS: Mapping[str, type[Allocator]] = {
+    one.name: one for one in (Jda, JdaM, Exact, GrePP, GhWmscp, Jaqpot, Pruned)
+}
 
 
 def allocate(problem: AllocationProblem, name: str = DEFAULT_ALLOCATOR) -> Allocation:

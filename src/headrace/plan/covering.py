@@ -39,7 +39,7 @@ class Cover:
 def cover_states(problem: AllocationProblem) -> Cover:
     """A cover for at most the problem's mu: what is too much for it is covered as far as it goes."""
     needs = refresh_rates(problem)
-    reachable = _reachable(problem, needs)
+    reachable = [problem.full_of[one.state] * (1 + NEARLY) for one in needs]
     within = [one for one, most in zip(needs, reachable, strict=True) if one.rate <= most]
     beyond = tuple(
         Unfresh(one.state, one.side, one.rate, most, Shortage.TUPLES)
@@ -82,12 +82,6 @@ def least_cover(problem: AllocationProblem, needs: Sequence[Refresh]) -> tuple[f
 def cost_of(problem: AllocationProblem, given: Sequence[float]) -> float:
     """Units of cost a second for so many tuples a second of each side, up to the root."""
     return sum(first * path.cost for first, path in zip(given, problem.paths, strict=True))
-
-
-def _reachable(problem: AllocationProblem, needs: Sequence[Refresh]) -> list[float]:
-    """How many tuples a second come to each state if everything is probed."""
-    offered = dict(zip((half.own for half in problem.tree.half_ways), problem.saturation.offered, strict=True))
-    return [offered[one.state] * (1 + NEARLY) for one in needs]
 
 
 class _Greedy:
