@@ -24,6 +24,7 @@ from headrace.plan.joinplans import check_method
 from headrace.plan.shard_graph import running_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.sinks import with_shared_sink
+from headrace.plan.tree_plans import check_trees
 from headrace.sql import Script, read_script
 
 app = typer.Typer(
@@ -141,6 +142,7 @@ def explain(
         raise SourceError(f"{file} has no query to explain")
     plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
     check_method(plan, chosen)
+    check_trees(plan, chosen)
     if graph is not None:
         _draw(plan, graph)
     sys.stdout.write(explain_plan(plan, chosen, script.explained or None))

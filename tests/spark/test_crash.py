@@ -18,6 +18,7 @@ from streams import Feed, answers, assert_answers, assert_in_order, cut, dead_le
 from headrace.config import Settings
 from headrace.model import Catalog
 from headrace.plan.sharing import share
+from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import open_checkpoint
 from headrace.spark.envelopes import REPORT_DDL
@@ -138,7 +139,8 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
     plan = share(Catalog(), ())
     work, joins = Work(plan, frozenset(), frozenset()), JoinKeeper(Settings(), checkpoint.grids)
     graph = GraphKeeper(Settings())
-    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes(), work, joins, graph, "snappy")
+    keepers = (joins, graph, AllocationKeeper(Settings(), joins))
+    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes(), work, *keepers, "snappy")
     router(reports(1), 4)
     before = {path: path.stat().st_ino for path in out.rglob("*.parquet")}
     assert len(before) == 2
@@ -159,6 +161,7 @@ TOLD = json.dumps(
         "over_limit": 0,
         "behind": False,
         "graph": None,
+        "trees": {},
         "heard": {},
         "measured": {},
         "seen": [],

@@ -23,7 +23,7 @@ from headrace.engine.halfway import Found, Link, Now, Probe
 from headrace.engine.joining_up import StateForm, joined_rows, newest_of
 from headrace.engine.keys import Int64s
 from headrace.engine.multiway import FIRST_SLICE, SLICE_MATCHES
-from headrace.engine.relations import JoinedRelation, Relation, SideFacts
+from headrace.engine.relations import ALWAYS, JoinedRelation, Relation, SideFacts
 from headrace.engine.spaces import Matches, NewRows, Space, tie_order
 from headrace.engine.window import WindowStore
 from headrace.plan.joingraph import JoinGraph
@@ -127,6 +127,8 @@ class TreeBlock:
         self._relations: dict[Sides, Relation] = {one.sides: one for one in streams}
         self.tallies: dict[HalfWayJoin, HalfTally] = {}
         self.joined: dict[Sides, list[NewRows]] = {}
+        self.fresh_until_us = ALWAYS
+        """Until when all results are fresh."""
         for join in options.tree.joins[:-1]:
             self._take_up(join.sides, join.halves)
 
@@ -215,6 +217,8 @@ class TreeBlock:
 
     def _matches(self, probe: Probe, found: Found) -> Matches:
         self.tallies[probe.link.half].found += len(found)
+        for relation, addresses in ((probe.own, found.mine), (probe.partner, found.theirs)):
+            self.fresh_until_us = min(self.fresh_until_us, int(relation.fresh_us(addresses).min()))
         own, partner = probe.own.sides, probe.partner.sides
         by_side = dict.fromkeys(own, found.mine) | dict.fromkeys(partner, found.theirs)
         newest, _ = newest_of(probe, found, self._facts)

@@ -85,6 +85,9 @@ class TreeOperator(GroupOperator):
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
         self.now_us = 0
         self._clock: Callable[[], float] = lambda: 0.0
+        self.spent_s = 0.0
+        self.fresh_until_us = ALWAYS
+        """Until when this step's results are all fresh."""
         self.lost = 0
         """Held parts in between that were let go because they were stale, ever."""
 
@@ -100,17 +103,18 @@ class TreeOperator(GroupOperator):
 
     def begin(self, now_us: int, probes: Sequence[float] | None) -> None:
         """A step begins: when its results are released, and what may be probed (None: everything)."""
-        self.now_us = now_us
+        self.now_us, self.fresh_until_us = now_us, ALWAYS
         self.allowances.probes = None if probes is None else dict(zip(self.tree.half_ways, probes, strict=True))
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
 
     def work(self, clock: Callable[[], float]) -> Iterator[Effect]:
         """All blocks, whatever may be probed. ``clock``: the host's, to measure by."""
-        self._clock = clock
+        self._clock, began_s = clock, clock()
         tuples = sum(block.tuples for block in self.pending)
         for block in list(self.pending):
             self.allowances.part = block.tuples / tuples if tuples else 1 / len(self.pending)
             yield from self.take_turn(ProbeBudget())
+        self.spent_s = clock() - began_s
 
     def _blocks_upto(self, place: Place) -> list[list[Block]]:
         return [[_with_arrivals(one) for one in rounds] for rounds in super()._blocks_upto(place)]
@@ -140,6 +144,7 @@ class TreeOperator(GroupOperator):
                 yield from self._outputs.emissions(matches, spaces, one.arrived_us, self._options.cut)
             for half, tally in going_up.tallies.items():
                 self.tallies[half].add(tally)
+            self.fresh_until_us = min(self.fresh_until_us, going_up.fresh_until_us)
             self._keep_joined(going_up.joined)
             if len(block.rounds) > 1:
                 self._insert_round(one)

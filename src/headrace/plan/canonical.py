@@ -142,7 +142,7 @@ def _adapting(query: Query, order: tuple[int, ...]) -> Canonical:
     """The same for a join whose probes may be left out: only with others that are to be as fresh."""
     found = _multiway(query, order)
     freshness = tuple(query.fresh_within(source) for source in order)
-    told = ", ".join(f"{extent.size} {extent.measure.value}" for extent in freshness)
+    told = ", ".join(map(str, freshness))
     return replace(found, signature=f"{found.signature} adapting, fresh within {told}", freshness=freshness)
 
 

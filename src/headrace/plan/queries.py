@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.errors import PlanError
-from headrace.model import BOOLEAN, NULL, TIMESTAMP, Column, Options, QueryId, Schema, StreamId
+from headrace.model import BOOLEAN, NULL, TIMESTAMP, Column, Options, QueryId, Schema, StreamId, format_duration
 from headrace.plan.aggregates import EVALUATED, Grouping
 from headrace.plan.expressions import Expression
 
@@ -40,6 +40,9 @@ class Extent:
 
     measure: Measure
     size: int
+
+    def __str__(self) -> str:
+        return format_duration(self.size) if self.measure is Measure.TIME else f"{self.size} rows"
 
 
 def within_us(size_us: int, sources: int = 2) -> tuple[Extent, ...]:

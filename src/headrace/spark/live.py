@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from headrace.plan.explain import explain
 from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
+from headrace.plan.tree_plans import check_trees
+from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.changes import Change, Changes, added, without
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.graph_keeper import GraphKeeper
@@ -31,7 +33,9 @@ class LiveQueries:
         changes: Changes,
         joins: JoinKeeper,
         graph: GraphKeeper,
+        trees: AllocationKeeper,
     ) -> None:
+        self._trees = trees
         self._joins = joins
         self._graph = graph
         self._engine = engine
@@ -61,7 +65,8 @@ class LiveQueries:
 
     def explain(self) -> str:
         plan, joins = self._engine.plan_of(self._queries), self._joins
-        return explain(plan, self._engine.settings, joins=joins.joins, grids=joins.known, facts=self._graph.facts())
+        facts, trees = self._graph.facts(), self._trees.plans()
+        return explain(plan, self._engine.settings, joins=joins.joins, grids=joins.known, facts=facts, trees=trees)
 
     def _ask(self, wanted: Callable[[], tuple[Query, ...]], record: dict[str, str]) -> None:
         self._changes.ask(
@@ -77,6 +82,7 @@ class LiveQueries:
     def _prepared(self, queries: tuple[Query, ...], record: dict[str, str]) -> Change:
         plan = self._engine.plan_of(queries)
         check_method(plan, self._engine.settings)
+        check_trees(plan, self._engine.settings)
         sinks = self._engine.sinks(plan, self._out)
         for one in set(sinks.directories.values()):
             claim(one, self._checkpoint.id)

@@ -18,7 +18,17 @@ import numpy as np
 from headrace.plan.facts import Measured
 from headrace.plan.skew import SeenKeys, seen_from_json, seen_together
 from headrace.spark.graph_told import GraphTold
-from headrace.stats import GraphStats, OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.spark.tree_told import TreeTold
+from headrace.stats import (
+    GraphStats,
+    OrderStats,
+    QueryStats,
+    RunStats,
+    ShardStats,
+    StreamStats,
+    TreeStats,
+    WindowStats,
+)
 
 RECENT = 20
 """Micro-batches that rates and response times look back on."""
@@ -82,6 +92,14 @@ class BatchFacts:
             for group, (held, tried) in told["measured"].items():
                 pairs = {(i, j): (tuples, partners) for i, j, tuples, partners in tried}
                 found.setdefault(group, []).append(Measured(tuple(held), pairs))
+        return found
+
+    def trees(self) -> dict[str, dict[int, TreeTold]]:
+        """By group whose probes may be left out, what each shard told of its tree."""
+        found: dict[str, dict[int, TreeTold]] = {}
+        for shard, told in self.told:
+            for group, one in told["trees"].items():
+                found.setdefault(group, {})[shard] = TreeTold.from_json(one)
         return found
 
     def backlog(self) -> dict[str, list[int]]:
@@ -190,6 +208,7 @@ class RunMetrics:
     _switches: tuple[str, ...] = ()
     _graph: GraphStats | None = None
     _queued: int = 0
+    _trees: tuple[TreeStats, ...] = ()
 
     def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
         """From now on these queries run; those that are gone are forgotten."""
@@ -202,6 +221,11 @@ class RunMetrics:
         """How multi-way joins are carried out from now on."""
         with self._lock:
             self._orders, self._switches = orders, switches
+
+    def tell_trees(self, trees: tuple[TreeStats, ...]) -> None:
+        """How the joins do whose probes may be left out."""
+        with self._lock:
+            self._trees = trees
 
     def tell_graph(self, graph: GraphStats | None) -> None:
         """How the operators do, where they take turns."""
@@ -269,6 +293,7 @@ class RunMetrics:
                 orders=self._orders,
                 switches=self._switches,
                 graph=self._graph,
+                trees=self._trees,
             )
 
     def _windows(self) -> tuple[WindowStats, ...]:

@@ -37,6 +37,8 @@ from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.plan.sinks import sink_of, with_shared_sink
+from headrace.plan.tree_plans import check_trees
+from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.cache import SegmentCache, cache_root
 from headrace.spark.changes import Changes, replayed
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
@@ -114,6 +116,7 @@ class Engine:
             check_files(stream)
         plan = self.plan()
         check_method(plan, self._settings)
+        check_trees(plan, self._settings)
         if out is not None:
             sinks = _sinks(plan, Path(out), self._callbacks, self._settings.console_rows)
             for one in {sinks.out, *(path.parent for path in sinks.directories.values())}:
@@ -154,6 +157,7 @@ class Engine:
         """The shared plan as text."""
         plan = self.plan()
         check_method(plan, self._settings)
+        check_trees(plan, self._settings)
         return explain(plan, self._settings, queries)
 
     def start(
@@ -198,8 +202,11 @@ class Engine:
             metrics.tell_orders(joins.orders(), ())
             graph = GraphKeeper(settings, opened.orders.facts(opened.next_batch()))
             graph.adopt(plan)
-            query = self._start_query(plan, sinks, opened, metrics, console, changes, joins, graph, once=once)
-            live = LiveQueries(self, opened, queries, directory, changes, joins, graph)
+            trees = AllocationKeeper(settings, joins)
+            trees.adopt(plan)
+            metrics.tell_trees(trees.stats())
+            query = self._start_query(plan, sinks, opened, metrics, console, changes, joins, graph, trees, once=once)
+            live = LiveQueries(self, opened, queries, directory, changes, joins, graph, trees)
             return Run(query, live, metrics, opened, leaving.pop_all().close, once=once)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
@@ -243,6 +250,7 @@ class Engine:
         changes: Changes,
         joins: JoinKeeper,
         graph: GraphKeeper,
+        trees: AllocationKeeper,
         *,
         once: bool,
     ) -> StreamingQuery:
@@ -256,15 +264,17 @@ class Engine:
             compression=settings.compression,
             console_rows=settings.console_rows,
         )
-        work = joins.applied(self.work(plan, sinks))
+        work = trees.applied(joins.applied(self.work(plan, sinks)))
         opened.orders.give_work(opened.next_batch(), work)
+        opened.orders.give_allowed(opened.next_batch(), trees.allowed())
         first_us = time.time_ns() // 1000
         with _configured(self.spark, {**_QUERY_CONF, "spark.sql.shuffle.partitions": str(settings.shards)}):
             frames = [self._frame(stream, first_us) for stream in self._catalog.streams]
             control = self.spark.readStream.format("text").option("cleanSource", "delete").load(str(opened.control))
             reports = pipeline(work, frames, control, options)
             pacer = Pacer(settings.budget)
-            router = Router(sinks, opened, metrics, console, pacer, changes, work, joins, graph, settings.compression)
+            keepers = (joins, graph, trees)
+            router = Router(sinks, opened, metrics, console, pacer, changes, work, *keepers, settings.compression)
             writer = reports.writeStream.foreachBatch(router)
             interval = f"{0 if once else settings.trigger_us} microseconds"
             return (
