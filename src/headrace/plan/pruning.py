@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from headrace.plan.allocating import NEARLY, AllocationProblem, allowed_shares
 from headrace.plan.trees import Sides
 
-STEP = 0.125
+STEP = 0.25
 """The share of a half-way join's tuples that is left out at a time."""
 
 
