@@ -37,7 +37,7 @@ from headrace.engine.relations import (
     side_column,
 )
 from headrace.engine.segments import PLACE, Segment, int64s_of
-from headrace.engine.spaces import Block, NewRows, Space
+from headrace.engine.spaces import Block, Matches, NewRows, Space
 from headrace.engine.tree_join import HalfTally, JoinedState, TreeBlock, TreeOptions
 from headrace.engine.window import Collected, Part, Run, SegmentSource, WindowStore, open_run
 from headrace.plan.queries import Measure
@@ -137,9 +137,7 @@ class TreeOperator(GroupOperator):
             spaces = going_up.spaces
             for found in going_up.results():
                 matches = filtered(found, spaces, self.group.verified)
-                if len(self.windows) > 1 or any(len(set(sizes)) > 1 for sizes in self.windows):
-                    is_uneven = any(len(set(sizes)) > 1 for sizes in self.windows)
-                    matches = matches.with_ages(spaces, self.group.measures, by_side=is_uneven)
+                matches = self._aged(matches, spaces)
                 self.folds.take(self._outputs, matches, spaces, one.arrived_us, block.upto_us)
                 yield from self._outputs.emissions(matches, spaces, one.arrived_us, self._options.cut)
             for half, tally in going_up.tallies.items():
@@ -148,6 +146,17 @@ class TreeOperator(GroupOperator):
             self._keep_joined(going_up.joined)
             if len(block.rounds) > 1:
                 self._insert_round(one)
+
+    def _aged(self, matches: Matches, spaces: Sequence[Space]) -> Matches:
+        """The results with their ages where windows differ; where states in between keep a number of tuples, results
+        are in every window, however old."""
+        is_uneven = any(len(set(sizes)) > 1 for sizes in self.windows)
+        if len(self.windows) == 1 and not is_uneven:
+            return matches
+        if self.tree_options.state_rows:
+            shape = (len(spaces), len(matches)) if is_uneven else (len(matches),)
+            return replace(matches, ages=np.zeros(shape, dtype=np.int64))
+        return matches.with_ages(spaces, self.group.measures, by_side=is_uneven)
 
     def _stream(self, side: int, new: NewRows | None) -> StreamRelation:
         state = self.inputs[side]

@@ -1,0 +1,297 @@
+"""Paper 001's experiments in the engine, by the processor's clock: a tree of joins that may use a part of the time.
+
+      unlimited     every probe is made: how many there are a second (saturation), what they find and what they take
+      limited       an allocator divides a share of that; after each step, what was measured goes into the next
+
+Streams are Poisson with the parameters of the paper's figure 10, of which the smaller sizes are taken: a probe finds a
+few tuples and a path of three joins some hundred, so that all results can be made and counted. States in between keep
+a number of tuples, as in the paper (``TreeOptions.state_rows``), so that starving a join makes them stale. Stale
+results are counted; with ``is_enforced`` they are not let out either.
+
+The service rate is in probes, the unit of the paper's cost model; what they took is measured by the clock.
+
+Owns: :class:`Setting` (one plan's parameters), :class:`Arrivals` (its tuples, the same for all allocators) and
+``run_limited``. Rates are by stream time; only what half-way joins spend is on the clock.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.dispatching import Pace
+from headrace.engine.events import EmitCount, EmitRows, Event, ProbesAllowed, StreamsEnded
+from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
+from headrace.engine.shard import Shard, ShardOptions
+from headrace.engine.tree_join import HalfTally, TreeOptions
+from headrace.model import StreamId
+from headrace.plan.allocating import AllocationProblem, ProbeFacts, Retention, StreamLoad
+from headrace.plan.allocators import allocate
+from headrace.plan.reallocating import reason_to_reallocate
+from headrace.plan.sharing import SharedPlan, share
+from headrace.plan.trees import JoinTree, Sides, parse_tree
+from headrace.sql import read_script
+
+NAMES = "abcd"
+SHAPES = {"linear": "(((a b) c) d)", "bushy": "((a b) (c d))"}
+RATES = (300.0, 900.0)
+SIZES = (200, 500)
+BETWEEN = (500, 3000)
+"""Sizes of states in between."""
+SELECTIVITIES = (0.01, 0.016)
+STEP_S = 0.1
+FADING = 0.8
+clock_s = time.process_time
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One plan: rates by stream, sizes by state, a selectivity for each join, and freshness as a multiple of windows.
+    ``changes``: from which second on joins have other selectivities."""
+
+    shape: str
+    rates: tuple[float, ...]
+    sizes: dict[Sides, int]
+    selectivities: tuple[float, ...]
+    freshness: float = 1.5
+    seed: int = 0
+    changes: tuple[tuple[float, tuple[float, ...]], ...] = ()
+
+    @property
+    def tree(self) -> JoinTree:
+        return parse_tree(SHAPES[self.shape], NAMES)
+
+    def fresh_rows(self, side: int) -> int:
+        return round(self.freshness * self.sizes[(side,)])
+
+    def program(self) -> str:
+        """Each join has a key of its own: a and b have x, c joins by y, and d by z."""
+        columns = "x BIGINT, y BIGINT, z BIGINT, ts TIMESTAMP"
+        streams = "".join(
+            f"CREATE STREAM {name} ({columns}) WITH (connector = 'files', format = 'parquet', path = '-', time = 'ts');"
+            for name in NAMES
+        )
+        listed = ", ".join(
+            f"{name} [ROWS {self.sizes[(side,)]}] FRESHNESS {self.fresh_rows(side)} ROWS"
+            for side, name in enumerate(NAMES)
+        )
+        joined = "a.x = b.x AND b.y = c.y AND c.z = d.z"
+        query = f"SELECT a.ts FROM {listed} WHERE {joined} ON OVERLOAD ADAPT INTO (connector = 'count');"
+        return f"{streams}CREATE QUERY q AS {query}"
+
+    def plan(self) -> SharedPlan:
+        script = read_script(self.program())
+        return share(script.catalog, tuple(script.queries))
+
+
+def drawn_setting(shape: str, seed: int, freshness: float = 1.5) -> Setting:
+    """A plan of the paper's figure 10; the same seed gives the same."""
+    chance = random.Random(f"{shape} {seed}")
+    tree = parse_tree(SHAPES[shape], NAMES)
+    return Setting(
+        shape,
+        tuple(chance.uniform(*RATES) for _ in NAMES),
+        {state: chance.randint(*(SIZES if len(state) == 1 else BETWEEN)) for state in tree.states},
+        tuple(chance.uniform(*SELECTIVITIES) for _ in tree.joins),
+        freshness,
+        seed,
+    )
+
+
+class Arrivals:
+    """A setting's tuples as events, step by step."""
+
+    def __init__(self, setting: Setting, seconds: float) -> None:
+        self.setting = setting
+        self.plan = setting.plan()
+        chance = np.random.default_rng(setting.seed)
+        self.steps: list[list[Event]] = []
+        for number in range(round(seconds / STEP_S)):
+            keys = _keys(setting, number * STEP_S)
+            events: list[Event] = []
+            for side, name in enumerate(NAMES):
+                batch = _batch(chance, setting.rates[side], keys, number)
+                packer = Packer(self.plan, self.plan.catalog.get(StreamId(name)), 1)
+                order = pa.array(np.full(batch.num_rows, (number + 1) << ORDER_SHIFT))
+                packed = packer.pack(batch.append_column(ORDER, order), round(number * STEP_S * 1e6))
+                events += [one.event(self.plan) for one in packed if one.kind in EVENTS]
+            self.steps.append([*events, StreamsEnded()])
+
+
+def _keys(setting: Setting, at_s: float) -> tuple[int, int, int]:
+    """How many values x, y and z have: the reverse of their joins' selectivities."""
+    selectivities = setting.selectivities
+    for since_s, others in setting.changes:
+        selectivities = others if at_s >= since_s else selectivities
+    first, second, root = (max(1, round(1 / one)) for one in selectivities)
+    return (first, second, root) if setting.shape == "linear" else (first, root, second)
+
+
+def _batch(chance: np.random.Generator, rate: float, keys: tuple[int, int, int], number: int) -> pa.RecordBatch:
+    rows = max(1, int(chance.poisson(rate * STEP_S)))
+    times = np.sort(chance.integers(0, round(STEP_S * 1e6), rows)) + round(number * STEP_S * 1e6)
+    columns = {name: pa.array(chance.integers(0, most, rows)) for name, most in zip("xyz", keys, strict=True)}
+    columns["ts"] = pa.array(times, pa.timestamp("us", "UTC"))
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+# --- runs
+
+
+@dataclass(slots=True)
+class LimitedRun:
+    """What came of a run after its start: results, stale ones among them, seconds on the clock and of the streams;
+    and by step, results and the time spent."""
+
+    results: int = 0
+    stale: int = 0
+    spent_s: float = 0.0
+    seconds: float = 0.0
+    probes: float = 0.0
+    freshness_share: float = 0.0
+    is_feasible: bool = True
+    allocations: int = 0
+    allocation_s: float = 0.0
+    moments: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def results_per_s(self) -> float:
+        return self.results / self.seconds if self.seconds else 0.0
+
+
+class _Runner:
+    """A shard under a setting's tree."""
+
+    def __init__(self, arrivals: Arrivals, is_enforced: bool) -> None:
+        setting, (group,) = arrivals.setting, arrivals.plan.groups
+        self.arrivals = arrivals
+        self.signature = group.signature
+        self.tree = setting.tree
+        rows = {state: setting.sizes[state] for state in self.tree.susceptible}
+        options = TreeOptions(self.tree, is_enforced=is_enforced, state_rows=rows)
+        self.shard = Shard(arrivals.plan, ShardOptions(trees={group.signature: options}))
+
+    def step(self, number: int, allowed: Sequence[float] | None) -> tuple[int, list[HalfTally]]:
+        events = list(self.arrivals.steps[number])
+        if allowed is not None:
+            events.append(ProbesAllowed(self.signature, tuple(allowed)))
+        found = 0
+        for effect in self.shard.step(events, None, Pace(clock=clock_s)):
+            if isinstance(effect, EmitCount | EmitRows):
+                found += sum(count for _, count in effect.arrived)
+        (operator,) = self.shard.trees().values()
+        return found, [operator.tallies[half] for half in self.tree.half_ways]
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """What everything takes and gives: probes, seconds on the clock and results for a second of the streams, and the
+    problem."""
+
+    probes_per_s: float
+    spent_per_s: float
+    results_per_s: float
+    problem: AllocationProblem
+
+
+def saturate(arrivals: Arrivals, warm_s: float) -> Saturation:
+    """Every probe is made; measured after ``warm_s``."""
+    runner, sums = _Runner(arrivals, is_enforced=False), _Sums(arrivals.setting)
+    results, first = 0, round(warm_s / STEP_S)
+    for number in range(len(arrivals.steps)):
+        found, tallies = runner.step(number, None)
+        if number >= first:
+            results += found
+            sums.add(tallies, fading=1.0)
+    seconds = (len(arrivals.steps) - first) * STEP_S
+    probes, spent_s = sum(half.probed for half in sums.halves), sum(half.spent_s for half in sums.halves)
+    return Saturation(probes / seconds, spent_s / seconds, results / seconds, sums.problem(1.0, None))
+
+
+class _Sums:
+    """What half-way joins did lately."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.halves = [HalfTally() for _ in setting.tree.half_ways]
+        self.steps = 0.0
+
+    def add(self, tallies: Sequence[HalfTally], fading: float = FADING) -> None:
+        self.steps = fading * self.steps + 1
+        for half, new in zip(self.halves, tallies, strict=True):
+            half.offered = fading * half.offered + new.offered  # type: ignore[assignment]
+            half.probed = fading * half.probed + new.probed  # type: ignore[assignment]
+            half.found = fading * half.found + new.found  # type: ignore[assignment]
+            half.spent_s = fading * half.spent_s + new.spent_s
+
+    def problem(self, mu: float, before: AllocationProblem | None) -> AllocationProblem:
+        """In probes; of half-way joins that made few, what was known of them before."""
+        setting, tree = self.setting, self.setting.tree
+        rates = [self.halves[_first(tree, side)].offered / self.steps / STEP_S for side in tree.sides]
+        probes = []
+        for number, half in enumerate(self.halves):
+            known = before.probes[number] if before is not None else ProbeFacts(0.0)
+            told = half.probed >= 30
+            productivity = half.found / half.probed if told else known.productivity
+            probes.append(ProbeFacts(productivity))
+        loads = [StreamLoad(rate, setting.fresh_rows(side) / max(rate, 1e-9)) for side, rate in enumerate(rates)]
+        held = tuple(float(setting.sizes[state]) for state in tree.states)
+        return AllocationProblem(tree, mu, tuple(loads), tuple(probes), held, Retention.COUNT)
+
+
+def _first(tree: JoinTree, side: int) -> int:
+    return tree.half_ways.index(tree.path(side)[0])
+
+
+def run_limited(
+    arrivals: Arrivals,
+    saturation: Saturation,
+    allocator: str,
+    mu_share: float,
+    warm_s: float,
+    *,
+    is_enforced: bool = False,
+    threshold: float = 0.2,
+    told: Callable[[float, int], None] | None = None,
+) -> LimitedRun:
+    """An allocator with a share of the probes that everything takes; results count after ``warm_s``, half of which
+    states are filled in. Rates and productivities are measured step by step, and probes allocated anew where they move
+    by more than ``threshold``."""
+    gc.collect()
+    runner, sums = _Runner(arrivals, is_enforced), _Sums(arrivals.setting)
+    mu = mu_share * saturation.probes_per_s
+    allocation, run = allocate(replace(saturation.problem, mu=mu), allocator), LimitedRun()
+    fill, first = round(warm_s / STEP_S / 2), round(warm_s / STEP_S)
+    for number in range(len(arrivals.steps)):
+        allowed = None if number < fill else [one * STEP_S for one in allocation.allowances]
+        found, tallies = runner.step(number, allowed)
+        sums.add(tallies)
+        if number < fill:
+            continue
+        problem = sums.problem(mu, allocation.problem)
+        if reason_to_reallocate(allocation.problem, problem, NAMES, threshold) is not None:
+            began_s = time.perf_counter()
+            allocation = allocate(problem, allocator)
+            run.allocations, run.allocation_s = run.allocations + 1, run.allocation_s + time.perf_counter() - began_s
+        if number >= first:
+            _count(run, found, tallies, runner.tree)
+            run.moments.append((number * STEP_S, found))
+            if told is not None:
+                told(number * STEP_S, found)
+    run.freshness_share, run.is_feasible = allocation.freshness_share, allocation.is_feasible
+    return run
+
+
+def _count(run: LimitedRun, found: int, tallies: Sequence[HalfTally], tree: JoinTree) -> None:
+    run.results += found
+    run.seconds += STEP_S
+    run.spent_s += sum(one.spent_s for one in tallies)
+    run.probes += sum(one.probed for one in tallies)
+    root = len(tree.joins) - 1
+    run.stale += sum(one.stale for one, half in zip(tallies, tree.half_ways, strict=True) if half.join == root)
