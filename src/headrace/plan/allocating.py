@@ -151,10 +151,15 @@ class AllocationProblem:
 
     def reaching(self, path: InputPath, state: Sides) -> float:
         """Tuples that one tuple of a path leads to in a state: 0 where the path does not pass it."""
-        for number, each in zip(path.halves, path.arriving, strict=True):
-            if self.tree.half_ways[number].own == state:
-                return each
-        return 0.0
+        return self._reached[path.side].get(state, 0.0)
+
+    @cached_property
+    def _reached(self) -> tuple[Mapping[Sides, float], ...]:
+        halves = self.tree.half_ways
+        return tuple(
+            {halves[number].own: each for number, each in zip(path.halves, path.arriving, strict=True)}
+            for path in self.paths
+        )
 
 
 def problem_of(

@@ -82,4 +82,4 @@ def _half_ways(found: Allocation, boxes: dict[Sides, Box]) -> Iterator[str]:
         stroke = "#2e6da4" if flows.probing[one] else "#bbb"
         yield edge_line(begin, end, stroke, round(1 + (_THICK - 1) * min(1.0, spent), 1))
         allowed = f"{number(flows.probing[one])} of {number(flows.offered[one])} probes/s"
-        yield text_line((begin[0] + end[0]) / 2 + 6, (begin[1] + end[1]) / 2, allowed, ' fill="#2e6da4"')
+        yield text_line(begin[0] + 8, begin[1] - 5, allowed, ' fill="#2e6da4"')
