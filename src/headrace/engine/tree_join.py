@@ -129,6 +129,8 @@ class TreeBlock:
         self.joined: dict[Sides, list[NewRows]] = {}
         self.fresh_until_us = ALWAYS
         """Until when all results are fresh."""
+        self.stale_results = 0
+        """Results that are not, now: none, where stale ones are left out."""
         for join in options.tree.joins[:-1]:
             self._take_up(join.sides, join.halves)
 
@@ -219,6 +221,8 @@ class TreeBlock:
         self.tallies[probe.link.half].found += len(found)
         for relation, addresses in ((probe.own, found.mine), (probe.partner, found.theirs)):
             self.fresh_until_us = min(self.fresh_until_us, int(relation.fresh_us(addresses).min()))
+        is_fresh = probe.is_fresh(probe.own, found.mine) & probe.is_fresh(probe.partner, found.theirs)
+        self.stale_results += len(found) - int(is_fresh.sum())
         own, partner = probe.own.sides, probe.partner.sides
         by_side = dict.fromkeys(own, found.mine) | dict.fromkeys(partner, found.theirs)
         newest, _ = newest_of(probe, found, self._facts)

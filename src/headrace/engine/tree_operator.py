@@ -88,6 +88,8 @@ class TreeOperator(GroupOperator):
         self.spent_s = 0.0
         self.fresh_until_us = ALWAYS
         """Until when this step's results are all fresh."""
+        self.stale_results = 0
+        """Those of this step that are not."""
         self.lost = 0
         """Held parts in between that were let go because they were stale, ever."""
 
@@ -103,7 +105,7 @@ class TreeOperator(GroupOperator):
 
     def begin(self, now_us: int, probes: Sequence[float] | None) -> None:
         """A step begins: when its results are released, and what may be probed (None: everything)."""
-        self.now_us, self.fresh_until_us = now_us, ALWAYS
+        self.now_us, self.fresh_until_us, self.stale_results = now_us, ALWAYS, 0
         self.allowances.probes = None if probes is None else dict(zip(self.tree.half_ways, probes, strict=True))
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
 
@@ -143,6 +145,7 @@ class TreeOperator(GroupOperator):
             for half, tally in going_up.tallies.items():
                 self.tallies[half].add(tally)
             self.fresh_until_us = min(self.fresh_until_us, going_up.fresh_until_us)
+            self.stale_results += going_up.stale_results
             self._keep_joined(going_up.joined)
             if len(block.rounds) > 1:
                 self._insert_round(one)

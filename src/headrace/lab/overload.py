@@ -19,7 +19,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -40,14 +40,28 @@ from headrace.sql import read_script
 
 NAMES = "abcd"
 SHAPES = {"linear": "(((a b) c) d)", "bushy": "((a b) (c d))"}
-RATES = (300.0, 900.0)
-SIZES = (200, 500)
-BETWEEN = (500, 3000)
-"""Sizes of states in between."""
-SELECTIVITIES = (0.01, 0.016)
-STEP_S = 0.1
 FADING = 0.8
 clock_s = time.process_time
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Plans with parameters of one kind: those of streams' states, of states in between, of joins. ``step_s``: stream
+    time of a step; ``seconds``: of a run; ``warm_s``: before results count."""
+
+    rates: tuple[float, float]
+    sizes: tuple[int, int]
+    between: tuple[int, int]
+    selectivities: tuple[float, float]
+    step_s: float
+    seconds: float
+    warm_s: float
+
+
+DENSE = Family((300.0, 900.0), (200, 400), (1000, 5000), (0.01, 0.02), 0.1, 5.0, 2.0)
+"""Of figure 10, the smaller selectivities and windows: a path of three joins makes some hundred results a tuple."""
+SPARSE = Family((300.0, 1200.0), (200, 2000), (200, 2000), (0.0005, 0.002), 0.25, 20.0, 13.0)
+"""With about a twentieth of figure 10's selectivities: probes at the leaves count as much as those above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,7 @@ class Setting:
     freshness: float = 1.5
     seed: int = 0
     changes: tuple[tuple[float, tuple[float, ...]], ...] = ()
+    step_s: float = 0.1
 
     @property
     def tree(self) -> JoinTree:
@@ -90,17 +105,18 @@ class Setting:
         return share(script.catalog, tuple(script.queries))
 
 
-def drawn_setting(shape: str, seed: int, freshness: float = 1.5) -> Setting:
-    """A plan of the paper's figure 10; the same seed gives the same."""
+def drawn_setting(family: Family, shape: str, seed: int, freshness: float = 1.5) -> Setting:
+    """A plan of a family; the same seed gives the same."""
     chance = random.Random(f"{shape} {seed}")
     tree = parse_tree(SHAPES[shape], NAMES)
     return Setting(
         shape,
-        tuple(chance.uniform(*RATES) for _ in NAMES),
-        {state: chance.randint(*(SIZES if len(state) == 1 else BETWEEN)) for state in tree.states},
-        tuple(chance.uniform(*SELECTIVITIES) for _ in tree.joins),
+        tuple(chance.uniform(*family.rates) for _ in NAMES),
+        {state: chance.randint(*(family.sizes if len(state) == 1 else family.between)) for state in tree.states},
+        tuple(chance.uniform(*family.selectivities) for _ in tree.joins),
         freshness,
         seed,
+        step_s=family.step_s,
     )
 
 
@@ -112,14 +128,15 @@ class Arrivals:
         self.plan = setting.plan()
         chance = np.random.default_rng(setting.seed)
         self.steps: list[list[Event]] = []
-        for number in range(round(seconds / STEP_S)):
-            keys = _keys(setting, number * STEP_S)
+        step_s = setting.step_s
+        for number in range(round(seconds / step_s)):
+            keys = _keys(setting, number * step_s)
             events: list[Event] = []
             for side, name in enumerate(NAMES):
-                batch = _batch(chance, setting.rates[side], keys, number)
+                batch = _batch(chance, setting.rates[side], keys, number, step_s)
                 packer = Packer(self.plan, self.plan.catalog.get(StreamId(name)), 1)
                 order = pa.array(np.full(batch.num_rows, (number + 1) << ORDER_SHIFT))
-                packed = packer.pack(batch.append_column(ORDER, order), round(number * STEP_S * 1e6))
+                packed = packer.pack(batch.append_column(ORDER, order), round(number * step_s * 1e6))
                 events += [one.event(self.plan) for one in packed if one.kind in EVENTS]
             self.steps.append([*events, StreamsEnded()])
 
@@ -133,9 +150,11 @@ def _keys(setting: Setting, at_s: float) -> tuple[int, int, int]:
     return (first, second, root) if setting.shape == "linear" else (first, root, second)
 
 
-def _batch(chance: np.random.Generator, rate: float, keys: tuple[int, int, int], number: int) -> pa.RecordBatch:
-    rows = max(1, int(chance.poisson(rate * STEP_S)))
-    times = np.sort(chance.integers(0, round(STEP_S * 1e6), rows)) + round(number * STEP_S * 1e6)
+def _batch(
+    chance: np.random.Generator, rate: float, keys: tuple[int, int, int], number: int, step_s: float
+) -> pa.RecordBatch:
+    rows = max(1, int(chance.poisson(rate * step_s)))
+    times = np.sort(chance.integers(0, round(step_s * 1e6), rows)) + round(number * step_s * 1e6)
     columns = {name: pa.array(chance.integers(0, most, rows)) for name, most in zip("xyz", keys, strict=True)}
     columns["ts"] = pa.array(times, pa.timestamp("us", "UTC"))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
@@ -155,10 +174,15 @@ class LimitedRun:
     seconds: float = 0.0
     probes: float = 0.0
     freshness_share: float = 0.0
-    is_feasible: bool = True
+    infeasible_steps: int = 0
     allocations: int = 0
     allocation_s: float = 0.0
     moments: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether states could be kept fresh for most of the time."""
+        return self.infeasible_steps <= 0.1 * len(self.moments)
 
     @property
     def results_per_s(self) -> float:
@@ -177,7 +201,7 @@ class _Runner:
         options = TreeOptions(self.tree, is_enforced=is_enforced, state_rows=rows)
         self.shard = Shard(arrivals.plan, ShardOptions(trees={group.signature: options}))
 
-    def step(self, number: int, allowed: Sequence[float] | None) -> tuple[int, list[HalfTally]]:
+    def step(self, number: int, allowed: Sequence[float] | None) -> tuple[int, int, list[HalfTally]]:
         events = list(self.arrivals.steps[number])
         if allowed is not None:
             events.append(ProbesAllowed(self.signature, tuple(allowed)))
@@ -186,7 +210,7 @@ class _Runner:
             if isinstance(effect, EmitCount | EmitRows):
                 found += sum(count for _, count in effect.arrived)
         (operator,) = self.shard.trees().values()
-        return found, [operator.tallies[half] for half in self.tree.half_ways]
+        return found, operator.stale_results, [operator.tallies[half] for half in self.tree.half_ways]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +227,13 @@ class Saturation:
 def saturate(arrivals: Arrivals, warm_s: float) -> Saturation:
     """Every probe is made; measured after ``warm_s``."""
     runner, sums = _Runner(arrivals, is_enforced=False), _Sums(arrivals.setting)
-    results, first = 0, round(warm_s / STEP_S)
+    results, first = 0, round(warm_s / arrivals.setting.step_s)
     for number in range(len(arrivals.steps)):
-        found, tallies = runner.step(number, None)
+        found, _, tallies = runner.step(number, None)
         if number >= first:
             results += found
             sums.add(tallies, fading=1.0)
-    seconds = (len(arrivals.steps) - first) * STEP_S
+    seconds = (len(arrivals.steps) - first) * arrivals.setting.step_s
     probes, spent_s = sum(half.probed for half in sums.halves), sum(half.spent_s for half in sums.halves)
     return Saturation(probes / seconds, spent_s / seconds, results / seconds, sums.problem(1.0, None))
 
@@ -233,7 +257,7 @@ class _Sums:
     def problem(self, mu: float, before: AllocationProblem | None) -> AllocationProblem:
         """In probes; of half-way joins that made few, what was known of them before."""
         setting, tree = self.setting, self.setting.tree
-        rates = [self.halves[_first(tree, side)].offered / self.steps / STEP_S for side in tree.sides]
+        rates = [self.halves[_first(tree, side)].offered / self.steps / setting.step_s for side in tree.sides]
         probes = []
         for number, half in enumerate(self.halves):
             known = before.probes[number] if before is not None else ProbeFacts(0.0)
@@ -258,19 +282,20 @@ def run_limited(
     *,
     is_enforced: bool = False,
     threshold: float = 0.2,
-    told: Callable[[float, int], None] | None = None,
 ) -> LimitedRun:
     """An allocator with a share of the probes that everything takes; results count after ``warm_s``, half of which
     states are filled in. Rates and productivities are measured step by step, and probes allocated anew where they move
     by more than ``threshold``."""
     gc.collect()
     runner, sums = _Runner(arrivals, is_enforced), _Sums(arrivals.setting)
-    mu = mu_share * saturation.probes_per_s
-    allocation, run = allocate(replace(saturation.problem, mu=mu), allocator), LimitedRun()
-    fill, first = round(warm_s / STEP_S / 2), round(warm_s / STEP_S)
+    mu, step_s = mu_share * saturation.probes_per_s, arrivals.setting.step_s
+    loads = zip(saturation.problem.loads, arrivals.setting.tree.sides, strict=True)
+    fresh = [replace(load, freshness_s=arrivals.setting.fresh_rows(side) / load.rate) for load, side in loads]
+    allocation, run = allocate(replace(saturation.problem, mu=mu, loads=tuple(fresh)), allocator), LimitedRun()
+    fill, first = round(warm_s / step_s / 2), round(warm_s / step_s)
     for number in range(len(arrivals.steps)):
-        allowed = None if number < fill else [one * STEP_S for one in allocation.allowances]
-        found, tallies = runner.step(number, allowed)
+        allowed = None if number < fill else [one * step_s for one in allocation.allowances]
+        found, stale, tallies = runner.step(number, allowed)
         sums.add(tallies)
         if number < fill:
             continue
@@ -280,18 +305,17 @@ def run_limited(
             allocation = allocate(problem, allocator)
             run.allocations, run.allocation_s = run.allocations + 1, run.allocation_s + time.perf_counter() - began_s
         if number >= first:
-            _count(run, found, tallies, runner.tree)
-            run.moments.append((number * STEP_S, found))
-            if told is not None:
-                told(number * STEP_S, found)
-    run.freshness_share, run.is_feasible = allocation.freshness_share, allocation.is_feasible
+            _count(run, found, stale, tallies, step_s)
+            run.moments.append((number * step_s, found))
+            run.freshness_share += allocation.freshness_share
+            run.infeasible_steps += not allocation.is_feasible
+    run.freshness_share /= max(len(run.moments), 1)
     return run
 
 
-def _count(run: LimitedRun, found: int, tallies: Sequence[HalfTally], tree: JoinTree) -> None:
+def _count(run: LimitedRun, found: int, stale: int, tallies: Sequence[HalfTally], step_s: float) -> None:
     run.results += found
-    run.seconds += STEP_S
+    run.stale += stale
+    run.seconds += step_s
     run.spent_s += sum(one.spent_s for one in tallies)
     run.probes += sum(one.probed for one in tallies)
-    root = len(tree.joins) - 1
-    run.stale += sum(one.stale for one, half in zip(tallies, tree.half_ways, strict=True) if half.join == root)
