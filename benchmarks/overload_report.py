@@ -148,8 +148,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
         column = int(shape.endswith("bushy"))
         for name in ("jaqpot", "jda_m"):
             shares = [100 * float(share) for share in one[name]]
-            axes[0][column].plot(shares, [100 * part for part in one[name].values()], marker="o", color=COLOURS[name],
-                                 label=f"{name.upper()}, {shape}", linestyle="-" if shape.startswith("dense") else "--")  # fmt: skip
+            made = [100 * part for part in one[name].values()]
+            style = {"color": COLOURS[name], "linestyle": "-" if shape.startswith("dense") else "--", "marker": "o"}
+            axes[0][column].plot(shares, made, label=f"{name.upper()}, {shape}", **style)
         axes[0][column].set(
             title=f"Figure 12: {shape.split()[-1]}", xlabel="mu, % of saturation", ylabel="results, % of saturation"
         )

@@ -18,7 +18,7 @@ from headrace.model import format_duration
 
 JOIN_METHODS = ("hybrid", "index", "eager", "lazy", "general", "naive")
 STRATEGY_NAMES = ("fifo", "chain", "path", "segment", "simplified", "threshold")
-ALLOCATOR_NAMES = ("jaqpot", "grepp", "gh_wmscp", "jda", "jda_m", "exact")
+ALLOCATOR_NAMES = ("jaqpot", "grepp", "gh_wmscp", "jda", "jda_m", "exact", "pruned")
 PROBE_CHOICES = ("oldest", "newest", "spread")
 FAIRNESS_NAMES = ("static", "oldest", "aging")
 
@@ -331,7 +331,7 @@ class Settings:
         "jaqpot",
         _one_of(*ALLOCATOR_NAMES),
         "who says which probes of such queries are made where not all can be: jaqpot (states in between are kept fresh,"
-        " then the most productive paths), its parts grepp and gh_wmscp, or jda_m, jda (for a single join), exact",
+        " then the most productive paths), its parts grepp and gh_wmscp; or jda_m, jda (of one join), exact, pruned",
     )
     service_rate: float | None = _setting(
         None,

@@ -1,4 +1,4 @@
-"""Joins that leave probes out, on Spark: with every probe the oracle's rows, with few a part of them, fresh and once."""
+"""Joins that leave probes out, on Spark: with every probe the oracle's rows, with few a part of them, once."""
 
 from __future__ import annotations
 

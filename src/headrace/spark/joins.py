@@ -112,12 +112,12 @@ class JoinKeeper:
 
     def _reordered(self, facts: BatchFacts) -> Iterator[str]:
         """Leaves orders for better ones; why."""
-        threshold = inf if self.settings.order_switch is None else self.settings.order_switch
+        threshold = self.settings.order_switch
         for signature, shards in facts.measured().items():
             group = self._groups.get(signature)
             if group is not None and group.adapts:
                 self._switched(group, shards, inf)  # it has no orders, but what is known of it counts
-            elif group is not None and len(group.sides) > 2:
+            elif group is not None and len(group.sides) > 2 and threshold is not None:
                 yield from (switch.reason for switch in self._switched(group, shards, threshold))
 
     def _split(self, facts: BatchFacts) -> Iterator[str]:
