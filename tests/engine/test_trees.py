@@ -217,3 +217,14 @@ def test_joined_tuples_leave_with_the_first_of_their_tuples() -> None:
     for second in (20, 40):
         send(tested, a=[(second, 7)], b=[(second, 8)], c=[(second, 9)])
     assert tested.tree.state_rows()[0, 1] <= 1
+
+
+def test_a_window_that_goes_leaves_no_result_that_only_it_had() -> None:
+    """Joined tuples that were kept for a larger window are no results of the smaller one."""
+    small, large = query("abc", window_s=5, fresh_s=1000), query("abc", window_s=50, fresh_s=1000)
+    tested = Told(CATALOG, [small, replace(large, name=QueryId("large"))])
+    send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    send(tested, a=[(4, 4)], b=[(4, 5)], c=[(4, 6)])
+    tested.change(CATALOG, [small])
+    send(tested, c=[(8, 7), (30, 8)])
+    assert [one for one in ids(tested) if one[2] in (7, 8)] == [(4, 5, 7)]

@@ -302,6 +302,7 @@ class Shard:
     def holdings(self) -> Holdings:
         states = [state for operator in self._operators.values() for state in operator.inputs]
         parts = [part for state in states for run in state.window.runs for part in run.parts]
+        parts += [part for tree in self.trees().values() for run in tree.joined_runs() for part in run.parts]
         pending = [block for operator in self._operators.values() for block in operator.pending]
         waiting_bytes = sum(state.waiting.size_bytes for state in states)
         return Holdings(
@@ -402,8 +403,9 @@ class Shard:
             completed = [operator.completed(block) for block in operator.pending]
             if completed != sorted(completed, reverse=True):
                 raise InvariantError("a newer block has done more windows than an older one")
+            joined = operator.joined_runs() if isinstance(operator, TreeOperator) else []
             for state in operator.inputs:
-                for run in state.window.runs:
+                for run in [*state.window.runs, *joined]:
                     keys, ts_us = run.segment.keys, run.segment.ts_us
                     rising = (keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & (ts_us[1:] >= ts_us[:-1]))
                     if not np.all(rising) or run.rows < run.live_rows:

@@ -85,6 +85,8 @@ class TreeOperator(GroupOperator):
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
         self.now_us = 0
         self._clock: Callable[[], float] = lambda: 0.0
+        self.widest = reach
+        """The largest windows there ever were, by side: joined tuples may still be kept as long as those say."""
         self.spent_s = 0.0
         self.fresh_until_us = ALWAYS
         """Until when this step's results are all fresh."""
@@ -154,6 +156,10 @@ class TreeOperator(GroupOperator):
         """The results with their ages where windows differ; where states in between keep a number of tuples, results
         are in every window, however old."""
         is_uneven = any(len(set(sizes)) > 1 for sizes in self.windows)
+        reach = tuple(one.reach for one in self.facts)
+        if reach != self.widest and not self.tree_options.state_rows:
+            aged = matches.with_ages(spaces, self.group.measures, by_side=True)
+            matches = matches.where(aged.in_window(reach))
         if len(self.windows) == 1 and not is_uneven:
             return matches
         if self.tree_options.state_rows:
@@ -213,6 +219,10 @@ class TreeOperator(GroupOperator):
 
     # --- statistics
 
+    def joined_runs(self) -> list[Run]:
+        """What states in between hold."""
+        return [run for state in self.states.values() for run in state.window.runs]
+
     def state_rows(self) -> dict[Sides, int]:
         """What each state holds."""
         streams = {(side,): state.window for side, state in enumerate(self.inputs)}
@@ -232,6 +242,7 @@ class TreeOperator(GroupOperator):
                 }
                 for sides, state in self.states.items()
             ],
+            "widest": self.widest,
             "credit": [[half.join, half.child.value, left] for half, left in self.allowances.credit.items()],
         }
 
@@ -239,6 +250,7 @@ class TreeOperator(GroupOperator):
         """Goes on with the states that this tree has too; the others' joined tuples are let go, and states that were
         not there are made of what is held below them."""
         found: set[Sides] = set()
+        self.widest = tuple(map(max, zip(self.widest, kept["widest"], strict=True)))
         for one in kept["states"]:
             state = self.states.get(tuple(one["sides"]))
             if state is None or state.form.key != one["key"]:
