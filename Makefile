@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheel demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-ordering bench-api docs site chromium pictures clean bench-multiway
+.PHONY: help setup wheel demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-ordering bench-allocation bench-overload bench-api docs site chromium pictures clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,12 @@ pictures: setup chromium ## pictures of the console for the documentation, from 
 
 chromium: ## Chromium, for the tests of the console: installed with apt when root, and missing otherwise
 	@scripts/chromium
+
+bench-overload: setup ## CPU-limited execution (paper 001): figures 11 to 13 in the engine, DEFER and ADAPT on Spark
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.overload $(BENCH_ARGS)
+
+bench-allocation: setup ## probe allowances (paper 001) on 1,000 random plans, against linear programs; the model's figures
+	@$(BIN)/python -m benchmarks.allocation $(BENCH_ARGS)
 
 docs: setup ## writes docs/settings.md from headrace.config
 	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md

@@ -8,22 +8,37 @@ from dataclasses import replace
 from itertools import chain
 
 from headrace.engine.shard import ShardOptions
+from headrace.engine.tree_join import TreeOptions
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.opgraph import OperatorName
 from headrace.plan.shard_graph import class_paths, join_name
 from headrace.plan.sharing import Group, SharedPlan
+from headrace.plan.trees import Fork, JoinTree, Leaf, Node
 
 
 def drawn_orders(options: ShardOptions, plan: SharedPlan, draw: random.Random) -> ShardOptions:
-    """The options with orders for the plan's multi-way joins, sizes of indexes and intervals of expiry; a group keeps
-    the interval it has, so that shards that are restored let go of the same tuples as those that are not."""
+    """The options with orders for the plan's multi-way joins, trees, sizes of indexes and intervals of expiry; a group
+    keeps the interval and the tree it has, so that restored shards let go of the same tuples as others."""
     joins = [group for group in plan.groups if group.graph is not None]
     orders = {group.signature: _orders(group, options.method, draw) for group in joins}
     buckets = {}
     if draw.random() < 0.3:
         buckets = {one.signature: tuple(draw.choice((1, 2, 5)) for _ in one.sides) for one in plan.groups}
     expiry_us = {one.signature: draw.choice((0, 0, 1_000_000, 7_000_000)) for one in plan.groups} | options.expiry_us
-    return replace(options, orders=orders, buckets=buckets, expiry_us=expiry_us)
+    adapting = [group for group in joins if group.adapts]
+    trees = {one.signature: TreeOptions(drawn_tree(len(one.sides), draw)) for one in adapting} | options.trees
+    return replace(options, orders=orders, buckets=buckets, expiry_us=expiry_us, trees=trees)
+
+
+def drawn_tree(sides: int, draw: random.Random) -> JoinTree:
+    """Any tree over so many sides."""
+    nodes: list[Node] = [Leaf(side) for side in draw.sample(range(sides), sides)]
+    while len(nodes) > 1:
+        left, right = (nodes.pop(draw.randrange(len(nodes))) for _ in range(2))
+        nodes.append(Fork(left, right))
+    (root,) = nodes
+    assert isinstance(root, Fork)
+    return JoinTree(root)
 
 
 def drawn_facts(plan: SharedPlan, draw: random.Random | None) -> dict[OperatorName, OperatorFacts]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.config import FAIRNESS_NAMES, STRATEGY_NAMES, Settings
+from headrace.config import ALLOCATOR_NAMES, FAIRNESS_NAMES, PROBE_CHOICES, STRATEGY_NAMES, Settings
 from headrace.engine.choosing import FAIRNESS
 from headrace.engine.strategies import STRATEGIES
+from headrace.engine.tree_join import Choice
 from headrace.errors import SettingError
+from headrace.plan.allocators import ALLOCATORS, DEFAULT_ALLOCATOR
 from headrace.plan.explain import FAIRNESS_TEXTS
 
 
@@ -17,6 +19,20 @@ def test_every_strategy_and_fairness_can_be_set() -> None:
     for name in STRATEGY_NAMES:
         assert Settings().with_text("strategy", name.upper()).strategy == name
     assert (Settings().strategy, Settings().fairness) == ("threshold", "oldest")
+
+
+def test_every_allocator_and_choice_of_probes_can_be_set() -> None:
+    assert set(ALLOCATOR_NAMES) == set(ALLOCATORS)
+    assert set(PROBE_CHOICES) == {one.value for one in Choice}
+    assert Settings().allocator == DEFAULT_ALLOCATOR
+
+
+def test_a_tree_is_two_parts_in_parentheses() -> None:
+    assert Settings().with_text("plan", " ((a  b) c)").plan == "((a b) c)"
+    assert Settings().with_text("plan", "auto").plan is None
+    for wrong in ("a b", "((a b) c", "(a b))", "(a)", "(a b) (c d)", ""):
+        with pytest.raises(SettingError, match="setting plan"):
+            Settings().with_text("plan", wrong)
 
 
 def test_queue_memory_is_a_size_above_nothing() -> None:

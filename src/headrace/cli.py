@@ -20,11 +20,14 @@ from headrace import __version__
 from headrace.config import Settings, from_environment
 from headrace.errors import HeadraceError, SettingError, SourceError
 from headrace.plan.explain import explain as explain_plan
+from headrace.plan.explain_joins import side_names
 from headrace.plan.graph_drawing import draw_graph
-from headrace.plan.joinplans import check_method
+from headrace.plan.joinplans import check_method, plan_joins
 from headrace.plan.shard_graph import running_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.sinks import with_shared_sink
+from headrace.plan.tree_drawing import draw_tree
+from headrace.plan.tree_plans import check_trees, plan_trees
 from headrace.sql import Script, read_script
 
 if TYPE_CHECKING:
@@ -217,16 +220,23 @@ def explain(
         raise SourceError(f"{file} has no query to explain")
     plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
     check_method(plan, chosen)
+    check_trees(plan, chosen)
     if graph is not None:
-        _draw(plan, graph)
+        _draw(plan, graph, chosen)
     sys.stdout.write(explain_plan(plan, chosen, script.explained or None))
 
 
-def _draw(plan: SharedPlan, file: Path) -> None:
+def _draw(plan: SharedPlan, file: Path, settings: Settings) -> None:
+    """The operators; and beside them, in files of their own, the trees of joins whose probes may be left out."""
     if file.suffix.lower() != ".svg":
         raise SourceError(f"--graph {file}: only SVG is drawn; name a file that ends in .svg")
     try:
         file.write_text(draw_graph(running_graph(plan)), encoding="utf-8")
+        trees = plan_trees(plan, settings, plan_joins(plan, settings))
+        adapting = [group for group in plan.groups if group.adapts]
+        for number, group in enumerate(adapting, 1):
+            drawn = draw_tree(trees[group.signature].allocation, side_names(group))
+            file.with_suffix(f".tree-{number}.svg").write_text(drawn, encoding="utf-8")
     except OSError as error:
         raise SourceError(f"cannot write {file}: {error.strerror}") from None
 

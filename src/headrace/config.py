@@ -18,6 +18,8 @@ from headrace.model import format_duration
 
 JOIN_METHODS = ("hybrid", "index", "eager", "lazy", "general", "naive")
 STRATEGY_NAMES = ("fifo", "chain", "path", "segment", "simplified", "threshold")
+ALLOCATOR_NAMES = ("jaqpot", "grepp", "gh_wmscp", "jda", "jda_m", "exact", "pruned")
+PROBE_CHOICES = ("oldest", "newest", "spread")
 FAIRNESS_NAMES = ("static", "oldest", "aging")
 ORDERING_NAMES = ("adaptive", "sync-filter", "filter-order")
 
@@ -108,6 +110,23 @@ def _share(text: str) -> float:
     if match is None:
         raise SettingError(f"{text!r} is not allowed: write a share from 0 to 1, such as 0.2")
     return float(match.group(1))
+
+
+def _rate(text: str) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*", text)
+    if match is None or not float(match.group(1)):
+        raise SettingError(f"{text!r} is not a rate: write a number of probes a second, such as 50000")
+    return float(match.group(1))
+
+
+def _tree_text(text: str) -> str:
+    """A tree as far as it can be read without knowing the streams: every join is two parts in parentheses."""
+    tokens = re.findall(r"[()]|[^\s()]+", text)
+    opened = [token.count("(") - token.count(")") for token in tokens]
+    depths = [sum(opened[: place + 1]) for place in range(len(opened))]
+    if len(tokens) < 4 or tokens[0] != "(" or depths[-1] != 0 or min(depths[:-1]) < 1:
+        raise SettingError(f"{text!r} is not a tree of joins: write two parts in parentheses, such as '((a b) c)'")
+    return " ".join(text.split())
 
 
 def _path(text: str) -> str:
@@ -334,6 +353,42 @@ class Settings:
         "what a shard's join may hold in memory of results that wait for other streams; what is more goes to the state "
         "store at once, nothing is lost",
         _size,
+    )
+    plan: str | None = _setting(
+        None,
+        _or_word("auto", _tree_text),
+        "the tree of joins of queries with ON OVERLOAD ADAPT, by the names of their streams, such as '((a b) (c d))'; "
+        "auto: the cheapest by what is known of them",
+        lambda value: "auto" if value is None else str(value),
+    )
+    allocator: str = _setting(
+        "jaqpot",
+        _one_of(*ALLOCATOR_NAMES),
+        "who says which probes of such queries are made where not all can be: jaqpot (states in between are kept fresh,"
+        " then the most productive paths), its parts grepp and gh_wmscp; or jda_m, jda (of one join), exact, pruned",
+    )
+    service_rate: float | None = _setting(
+        None,
+        _or_word("auto", _rate),
+        "probes a second that all shards together make for them (the paper's mu); auto: what the budget allows by the "
+        "cost of a probe as it is measured, everything where there is no budget",
+        lambda value: "auto" if value is None else f"{value:g}",
+    )
+    probe_choice: str = _setting(
+        "oldest",
+        _one_of(*PROBE_CHOICES),
+        "which tuples probe where fewer may than come: the oldest, the newest, or some spread over all",
+    )
+    reallocate: float = _setting(
+        0.2,
+        _share,
+        "the share by which a rate, a productivity or a cost must move for probes to be allocated again",
+    )
+    retention: str = _setting(
+        "window",
+        _one_of("window", "count"),
+        "when joined tuples in between are let go: with the first of their tuples that leaves its window, or count, as "
+        "in the paper, when as many newer ones came as the windows would hold: then results may be older than windows",
     )
     compression: str = _setting(
         "snappy", _one_of("snappy", "zstd", "lz4", "none"), "codec of the Parquet files written"

@@ -138,6 +138,43 @@ class SparkStats:
 
 
 @dataclass(frozen=True, slots=True)
+class HalfWayStats:
+    """A half-way join in the last micro-batch, over all shards: tuples offered to it, those that probed, pairs found,
+    those (and tuples) that were too old, and the probes it was allowed."""
+
+    name: str
+    offered: int = 0
+    probed: int = 0
+    found: int = 0
+    stale: int = 0
+    allowed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TreeStats:
+    """A join whose probes may be left out. ``saturation_per_s``: results a second if all were made, as estimated;
+    ``mu``: units of cost a second, infinite without a limit, and the share of it that keeps states fresh; ``left_out``,
+    ``stale`` and ``purged`` (tuples in between that were let go for their age): since this run started;
+    ``released_late``: micro-batches published when a result was not fresh any more."""
+
+    group: str
+    plan: str
+    allocator: str
+    halves: tuple[HalfWayStats, ...] = ()
+    results_per_s: float = 0.0
+    saturation_per_s: float = 0.0
+    mu: float = 0.0
+    freshness_share: float = 0.0
+    left_out: int = 0
+    stale: int = 0
+    purged: int = 0
+    released_late: int = 0
+    infeasible: tuple[str, ...] = ()
+    allocations: int = 0
+    allocation_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunStats:
     """A snapshot of a run. ``stage_ms``: time of the last micro-batch by stage (pack, restore, join, emit, keep)."""
 
@@ -166,3 +203,5 @@ class RunStats:
     """The number of the last micro-batch that was published; it goes on from run to run."""
     spark: SparkStats | None = None
     """None before Spark's listener has told anything."""
+    trees: tuple[TreeStats, ...] = ()
+    """Joins whose probes may be left out."""

@@ -117,7 +117,10 @@ class FakeRun:
             streams=tuple(
                 StreamStats(one.name, 90_000, 1000 * wave, 3, 0, 420.0 * wave) for one in self._catalog.streams
             ),
-            shards=(ShardStats(0, 60_000, 10, 2_000_000, 4, 900, 80, busy_ms=310.0), ShardStats(1, 58_000, 12, 1_900_000)),
+            shards=(
+                ShardStats(0, 60_000, 10, 2_000_000, 4, 900, 80, busy_ms=310.0),
+                ShardStats(1, 58_000, 12, 1_900_000),
+            ),
             batch_ms=412.0 * wave,
             stage_ms=(("pack", 12.0), ("join", 200.0), ("emit", 31.0)),
             windows=tuple(windows),

@@ -18,6 +18,7 @@ from streams import Feed, answers, assert_answers, assert_in_order, cut, dead_le
 from headrace.config import Settings
 from headrace.model import Catalog
 from headrace.plan.sharing import share
+from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import open_checkpoint
 from headrace.spark.envelopes import REPORT_DDL
@@ -140,7 +141,7 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
     plan = share(Catalog(), ())
     work, joins = Work(plan, frozenset(), frozenset()), JoinKeeper(Settings(), checkpoint.grids)
     graph = GraphKeeper(Settings())
-    keepers = (joins, graph, OrderingKeeper(Settings(), Catalog(), 0.0))
+    keepers = (joins, graph, OrderingKeeper(Settings(), Catalog(), 0.0), AllocationKeeper(Settings(), joins))
     changes = Changes(QuerySet(()))
     router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), changes, work, *keepers, "snappy")
     router(reports(1), 4)
@@ -163,6 +164,7 @@ TOLD = json.dumps(
         "over_limit": 0,
         "behind": False,
         "graph": None,
+        "trees": {},
         "heard": {},
         "measured": {},
         "seen": [],

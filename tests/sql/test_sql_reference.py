@@ -15,7 +15,7 @@ TEXT = (Path(__file__).parent.parent.parent / "docs" / "sql.md").read_text()
 
 def test_examples_are_read_from_top_to_bottom() -> None:
     script = read_script("\n".join(re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)))
-    many = ["storm", "mast_readings", "rising", "near_line", "at_once"]
+    many = ["storm", "mast_readings", "rising", "near_line", "at_once", "gusts"]
     grouped = ["hot_and_wet_places", "peaks", "unsteady", "present"]
     outside = ["large_orders", "small_orders"]
     names = ["hot_and_wet", "query_1", "query_2", "sudden", *outside, *many, *grouped, "query_3"]

@@ -21,6 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headrace.console.trees import add_lines, half_way_table, tree_line
 from headrace.stats import (
     GraphStats,
     OperatorStats,
@@ -51,6 +52,9 @@ def render(stats: RunStats, rows: int = ROWS) -> RenderableType:
         tables.append(_ordering(stats.ordering, rows))
     if stats.orders:
         tables.append(_orders(stats.orders, rows))
+    if any(tree.halves for tree in stats.trees):
+        empty = _table("half-way join", "offered", "allowed", "probed", "found", "stale")
+        tables.append(half_way_table(empty, stats.trees))
     return Constrain(Group(_header(stats), *tables), WIDTH)
 
 
@@ -70,6 +74,7 @@ def line(stats: RunStats) -> str:
     awaited = dict.fromkeys(name for one in stats.ordering for name in one.waits_for)
     waiting += f", {results_held:,} results wait for {', '.join(awaited)}" if results_held and awaited else ""
     queues = f"; {graph_line(stats.graph)}" if stats.graph is not None else ""
+    queues += "".join(f"; {tree_line(tree)}" for tree in stats.trees)
     return (
         f"{format_elapsed(stats.elapsed_s)}: {stats.batches:,} micro-batches, last {format_ms(stats.batch_ms)}; "
         f"{tuples:,} tuples in ({format_rate(tuples_per_s)}/s){left_out}, "
@@ -96,6 +101,7 @@ def _header(stats: RunStats) -> Text:
         text.append(f"\n{stats.probes:,} of {stats.probes_allowed:,} probes{throttled}")
     if stats.graph is not None:
         text.append(f"\n{graph_line(stats.graph)}", style="yellow" if stats.graph.is_throttled else "")
+    add_lines(text, stats.trees)
     if stats.stage_ms:
         stages = ", ".join(f"{name} {format_ms(ms)}" for name, ms in stats.stage_ms)
         text.append(f"\n{stages}", style="dim")

@@ -66,7 +66,22 @@ class OrderingChosen:
     idle: frozenset[tuple[StreamId, str | None]] = frozenset()
 
 
-Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded | OrderingChosen
+@dataclass(frozen=True, slots=True)
+class TimeTold:
+    """When this step's results are released, as far as the host can tell: what freshness is measured by."""
+
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbesAllowed:
+    """How many probes each half-way join of a group's tree may make in this step (``JoinTree.half_ways``), here."""
+
+    group: str
+    probes: tuple[float, ...]
+
+
+Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded | OrderingChosen | TimeTold | ProbesAllowed
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.engine.cutting import BlockCut
 from headrace.engine.histories import Points
@@ -13,6 +13,9 @@ from headrace.engine.matching import key_ranges
 from headrace.engine.output import Cut
 from headrace.engine.policy import JoinPolicy, LargestWindowOnly
 from headrace.engine.spaces import KeySearch
+
+if TYPE_CHECKING:
+    from headrace.engine.tree_join import TreeOptions
 
 Orders: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -36,5 +39,7 @@ class OperatorOptions:
     """When aggregates are evaluated."""
     hold_bytes: int = LIMIT_BYTES
     """What results that were found ahead may weigh before they go to the store within a step."""
+    trees: Mapping[str, TreeOptions] = field(default_factory=dict)
+    """By group whose probes may be left out, how its tree is run; a group without: its sides one after the other."""
     forwards: bool = False
     """Whether the partial aggregates of groups are sent on: there are other shards with more of them."""

@@ -34,9 +34,11 @@ from headrace.engine.events import (
     Effect,
     Event,
     OrderingChosen,
+    ProbesAllowed,
     ProgressMade,
     RejectRows,
     StreamsEnded,
+    TimeTold,
 )
 from headrace.engine.histories import Points
 from headrace.engine.holding import LIMIT_BYTES
@@ -51,6 +53,8 @@ from headrace.engine.segments import NUMBER, times_of
 from headrace.engine.spaces import KeySearch
 from headrace.engine.state import names_in, operator_from_json, operator_to_json
 from headrace.engine.strategies import StrategyMemory
+from headrace.engine.tree_join import TreeOptions
+from headrace.engine.tree_operator import TreeOperator
 from headrace.engine.waiting import without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
@@ -95,6 +99,8 @@ class ShardOptions:
     buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By group, how many buckets the keys of each side's segments are put into; a group without: each key its own."""
     orders: Mapping[str, Orders] = field(default_factory=dict)
+    trees: Mapping[str, TreeOptions] = field(default_factory=dict)
+    """By group whose probes may be left out, how its tree is run."""
     scheduling: Scheduling | None = None
     """How turns are chosen where there is a budget; None: what a join finds is filtered and projected at once, and
     groups take turns one after the other."""
@@ -115,6 +121,7 @@ class ShardOptions:
             self.expiry_us,
             Points(self.reevaluate_us, self.is_eager),
             self.hold_bytes,
+            self.trees,
             self.forwards,
         )
 
@@ -143,6 +150,7 @@ class Shard:
         self._since = dict.fromkeys(_identities(plan), 0)
         self._steps = 0
         self._memory = StrategyMemory()
+        self._now_us = 0
         self.dispatcher: Dispatcher | None = None
         self._operators = self._all_operators()
 
@@ -159,6 +167,8 @@ class Shard:
             for index, input in enumerate(group.inputs)
         ]
         told = (inputs, self._options.for_operators(), self._since, self._epoch, self._serial)
+        if group.adapts:
+            return TreeOperator(group, *told)
         apart = apart_from(group) if is_deferred else None
         if apart is None:
             return GroupOperator(group, *told, source=self._source)
@@ -178,6 +188,7 @@ class Shard:
         self._orphans = []
         chosen = next((event for event in told if isinstance(event, OrderingChosen)), OrderingChosen())
         self.progress.idle = chosen.idle
+        self._begin(told)
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
         self.progress.pass_idle([[one.input.stream for one in some.inputs] for some in self._operators.values()])
         for operator in self._operators.values():
@@ -199,8 +210,23 @@ class Shard:
             reached = [self._reached(state) for state in operator.inputs]
             yield from operator.settle([None if place is None else place.ts_us for place in reached], ended=ended)
 
+    def _begin(self, told: list[Event]) -> None:
+        """Tells trees when their results are released, and what they may probe."""
+        times = [one.now_us for one in told if isinstance(one, TimeTold)]
+        times += [one.arrived_us for one in told if isinstance(one, BlockArrived)]
+        self._now_us = max([self._now_us, *times])
+        allowed = {one.group: one.probes for one in told if isinstance(one, ProbesAllowed)}
+        for signature, operator in self.trees().items():
+            operator.begin(self._now_us, allowed.get(signature))
+
+    def trees(self) -> dict[str, TreeOperator]:
+        """The groups whose probes may be left out, by signature."""
+        return {signature: one for signature, one in self._operators.items() if isinstance(one, TreeOperator)}
+
     def _work(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
-        """Gives operators turns while the budget allows."""
+        """Gives operators turns while the budget allows; trees do all that they may."""
+        for tree in self.trees().values():
+            yield from tree.work(pace.now_s)
         self.dispatcher = self._dispatcher()
         if self.dispatcher is None:
             yield from self._take_turns(budget)
@@ -290,6 +316,7 @@ class Shard:
     def holdings(self) -> Holdings:
         states = [state for operator in self._operators.values() for state in operator.inputs]
         parts = [part for state in states for run in state.window.runs for part in run.parts]
+        parts += [part for tree in self.trees().values() for run in tree.joined_runs() for part in run.parts]
         pending = [block for operator in self._operators.values() for block in operator.pending]
         waiting_bytes = sum(state.waiting.size_bytes for state in states)
         return Holdings(
@@ -361,7 +388,7 @@ class Shard:
         groups = {signature: operator_to_json(operator) for signature, operator in self._operators.items()}
         told = {"version": STATE_VERSION, "serial": self._serial.next_number, "progress": self.progress.to_json()}
         told |= {"epoch": self._epoch, "since": self._since, "last_group": self._last_group}
-        told |= {"steps": self._steps, "memory": self._memory.to_json()}
+        told |= {"steps": self._steps, "memory": self._memory.to_json(), "now_us": self._now_us}
         return json.dumps({**told, "groups": groups, "orphans": self._orphans}, separators=(",", ":")).encode()
 
     @classmethod
@@ -379,6 +406,7 @@ class Shard:
         shard._orphans = list(told["orphans"])
         shard._last_group = told["last_group"]
         shard._steps, shard._memory = told["steps"], StrategyMemory.from_json(told["memory"])
+        shard._now_us = told.get("now_us", 0)
         shard._enter_epoch(told["epoch"], told["since"])
         for signature, kept in told["groups"].items():
             operator = shard._operators.get(signature)
@@ -413,8 +441,9 @@ class Shard:
             completed = [operator.completed(block) for block in operator.pending]
             if completed != sorted(completed, reverse=True):
                 raise InvariantError("a newer block has done more windows than an older one")
+            joined = operator.joined_runs() if isinstance(operator, TreeOperator) else []
             for state in operator.inputs:
-                for run in state.window.runs:
+                for run in [*state.window.runs, *joined]:
                     keys, ts_us = run.segment.keys, run.segment.ts_us
                     rising = (keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & (ts_us[1:] >= ts_us[:-1]))
                     if not np.all(rising) or run.rows < run.live_rows:

@@ -146,7 +146,7 @@ class Space:
         self.position = position
         self.layout = layout
         segments = [run.segment for run in runs] + ([new.segment] if new else [])
-        self._batches = [segment.batch for segment in segments]
+        self.batches = [segment.batch for segment in segments]
         self.bases = np.cumsum([0] + [segment.rows for segment in segments])
 
     def pieces(self, *, new: bool) -> Iterator[tuple[Segment, int, tuple[int, int] | None]]:
@@ -160,9 +160,9 @@ class Space:
     def key_numbers(self, index: int, addresses: Int64s) -> Int64s:
         """The numbers of an index's key."""
         name = self.layout.column(index)
-        if index == 0 and any(KEY in batch.schema.names for batch in self._batches):
+        if index == 0 and any(KEY in batch.schema.names for batch in self.batches):
             name = KEY
-        chunks = [_as_int64(batch.column(name)) for batch in self._batches]
+        chunks = [_as_int64(batch.column(name)) for batch in self.batches]
         values: Int64s = _taken(chunks, pa.int64(), addresses).to_numpy()
         return values
 
@@ -177,7 +177,7 @@ class Space:
 
     def column(self, name: str, kind: pa.DataType, addresses: Int64s) -> pa.Array:
         """The values of a column at these addresses; null where tuples were kept without it."""
-        return _taken([_column_or_nulls(batch, name, kind) for batch in self._batches], kind, addresses)
+        return _taken([_column_or_nulls(batch, name, kind) for batch in self.batches], kind, addresses)
 
     def behind(self, probes: Int64s, other: Space, partners: Int64s, measure: Measure) -> Int64s:
         """How far these partners are behind these probes, on the clock of the partners' side."""
@@ -196,7 +196,7 @@ class Space:
     @property
     def is_numbered(self) -> bool:
         """Whether the rows have their places in the arrival order with them."""
-        return any(NUMBER in batch.schema.names for batch in self._batches)
+        return any(NUMBER in batch.schema.names for batch in self.batches)
 
     def numbers(self, addresses: Int64s) -> Int64s:
         """What tells rows at one time apart: their numbers, or else their addresses, which rise with arrival within a
@@ -230,7 +230,7 @@ class Space:
         and time came before."""
         if self.is_numbered:
             return self.numbers(addresses)
-        if any(PLACE in batch.schema.names for batch in self._batches):
+        if any(PLACE in batch.schema.names for batch in self.batches):
             values: Int64s = self.column(PLACE, pa.int64(), addresses).to_numpy()
             return values
         distinct, of_row = np.unique(addresses, return_inverse=True)

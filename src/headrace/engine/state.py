@@ -16,13 +16,15 @@ from headrace.engine.inputs import InputState, Place
 from headrace.engine.operators import GroupOperator
 from headrace.engine.segments import int64s_of, times_of, unpack_batch, view_segment
 from headrace.engine.spaces import Block, NewRows
+from headrace.engine.tree_operator import TreeOperator, names_joined
 from headrace.engine.waiting import ChunkTimes, Piece
 from headrace.engine.window import Collected, Part, SegmentSource, open_run
 
 
 def operator_to_json(operator: GroupOperator) -> dict[str, Any]:
     """What ``operator_from_json`` needs besides the segments."""
-    return {
+    told: dict[str, Any] = {"tree": operator.tree_to_json()} if isinstance(operator, TreeOperator) else {}
+    return told | {
         "progress": None if operator.progress is None else list(astuple(operator.progress)),
         "heard": operator.heard.chunks,
         "inputs": [_input_to_json(state) for state in operator.inputs],
@@ -47,6 +49,8 @@ def operator_from_json(kept: dict[str, Any], operator: GroupOperator, source: Se
         _input_from_json(one, state, source)
     operator.pending = [_block_from_json(one, operator, source) for one in kept["pending"]]
     operator.let_go(operator.downstream.from_json(kept["queues"], source))
+    if isinstance(operator, TreeOperator):
+        operator.tree_from_json(kept["tree"], source)
     folds = {fold.folding.identity: fold for fold in operator.folds.operators.values()}
     for identity, one in kept["folds"].items():
         if identity in folds:
@@ -66,6 +70,7 @@ def names_in(kept: dict[str, Any]) -> Iterator[str]:
         yield from (held["name"] for held in block["held"])
     yield from names_held(kept["hold"])
     yield from names_queued(kept["queues"])
+    yield from names_joined(kept["tree"]) if "tree" in kept else ()
     for fold in kept["folds"].values():
         yield from names_kept(fold)
 

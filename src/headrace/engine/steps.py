@@ -61,7 +61,7 @@ def steps_of(graph: JoinGraph, order: Sequence[int], *, by_ranges: bool = True) 
     for position, side in enumerate(order):
         bound = frozenset(order[:position])
         equals = _equals(graph, bound, side)
-        ranges = () if equals or not by_ranges else _best_ranges(graph, bound, side)
+        ranges = () if equals or not by_ranges else best_ranges(graph, bound, side)
         steps.append(
             Step(
                 side,
@@ -105,7 +105,7 @@ def _equals(graph: JoinGraph, bound: frozenset[int], side: int) -> tuple[Equal, 
     return tuple(found)
 
 
-def _best_ranges(graph: JoinGraph, bound: frozenset[int], side: int) -> tuple[Range, ...]:
+def best_ranges(graph: JoinGraph, bound: frozenset[int], side: int) -> tuple[Range, ...]:
     """The comparisons on one index of the side that bound sides can make: those that cut it most."""
     by_index: dict[int, list[Range]] = {}
     for one in graph.ranges:

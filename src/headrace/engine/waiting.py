@@ -125,6 +125,11 @@ class WaitingRows:
         return sum(piece.size_bytes for piece in self.pieces)
 
     @property
+    def arrived_rows(self) -> int:
+        """How many tuples of the whole stream have arrived, where they are counted."""
+        return self.counted + sum(len(one.chunk.ts_us) - one.chunk.start for one in self.pieces if one.chunk)
+
+    @property
     def first_us(self) -> int | None:
         """The oldest event time that waits."""
         return min((piece.first_us for piece in self.pieces if piece.rows), default=None)

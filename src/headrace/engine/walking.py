@@ -165,7 +165,7 @@ class Walk:
         found = [search(segment, span) for segment, _, span in pieces]
         starts = np.stack([low for low, _ in found], axis=1)
         lengths = np.stack([high - low for low, high in found], axis=1)
-        for some in _parts(lengths.sum(axis=1)):
+        for some in parts_of(lengths.sum(axis=1)):
             addresses = _addresses(_index_of(step), pieces, starts[some], lengths[some])
             yield partial.where(some).extended(lengths[some].sum(axis=1), step.side, addresses)
 
@@ -199,7 +199,7 @@ class Walk:
         if step.access is Access.RANGE:
             limits = [limit for one in step.ranges for limit in self._limits(partial, one)]
             index = step.ranges[0].index
-            return lambda segment, _: _value_ranges(segment.index(index).keys, limits, partial.size)
+            return lambda segment, _: value_ranges(segment.index(index).keys, limits, partial.size)
         if step.access is Access.TIME and bounds is not None:
             since, until = bounds[0], np.maximum(*bounds)
             return lambda segment, _: (
@@ -224,21 +224,7 @@ class Walk:
         return found
 
     def _limits(self, partial: Partial, one: Range) -> Iterator[Limit]:
-        """What a comparison bounds the rows of an index by: each partial result's own number."""
-        values = evaluate(one.bound, self._reader(partial), partial.size)
-        whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        is_valid: np.ndarray = whole.is_valid().to_numpy(zero_copy_only=False)
-        if whole.null_count:
-            whole = whole.fill_null(pa.scalar(0, pa.int64()).cast(whole.type))
-        if one.margin is None:
-            yield Limit(one.function, encode_keys([whole], KeyForm.ORDERED), is_valid, is_none=False)
-            return
-        if pa.types.is_floating(whole.type):
-            is_valid = is_valid & np.isfinite(whole.to_numpy(zero_copy_only=False))
-        for function, direction in ((">=", -1), ("<=", 1)):
-            if one.function in (function, "="):
-                moved = _moved(whole, is_valid, direction * one.margin)
-                yield Limit(function, encode_keys([moved], KeyForm.ORDERED), is_valid, is_none=True)
+        return limits_of(one, self._reader(partial), partial.size)
 
     # --- what must hold
 
@@ -296,6 +282,24 @@ class Limit:
     is_none: bool
 
 
+def limits_of(one: Range, column: Callable[[ColumnRef], pa.Array], size: int) -> Iterator[Limit]:
+    """What a comparison bounds the rows of an index by: each partial result's own number."""
+    values = evaluate(one.bound, column, size)
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    is_valid: np.ndarray = whole.is_valid().to_numpy(zero_copy_only=False)
+    if whole.null_count:
+        whole = whole.fill_null(pa.scalar(0, pa.int64()).cast(whole.type))
+    if one.margin is None:
+        yield Limit(one.function, encode_keys([whole], KeyForm.ORDERED), is_valid, is_none=False)
+        return
+    if pa.types.is_floating(whole.type):
+        is_valid = is_valid & np.isfinite(whole.to_numpy(zero_copy_only=False))
+    for function, direction in ((">=", -1), ("<=", 1)):
+        if one.function in (function, "="):
+            moved = _moved(whole, is_valid, direction * one.margin)
+            yield Limit(function, encode_keys([moved], KeyForm.ORDERED), is_valid, is_none=True)
+
+
 def _moved(values: pa.Array, is_valid: np.ndarray, margin: float) -> pa.Array:
     """Numbers moved, up or down as the margin's sign says, by what rounding may have done to a sum with a number of
     about the margin's size; times stay."""
@@ -305,7 +309,7 @@ def _moved(values: pa.Array, is_valid: np.ndarray, margin: float) -> pa.Array:
     return pa.array(numbers + math.copysign(2.0**-50, margin) * (np.abs(numbers) + 2 * abs(margin)))
 
 
-def _value_ranges(keys: Int64s, limits: Sequence[Limit], size: int) -> tuple[Int64s, Int64s]:
+def value_ranges(keys: Int64s, limits: Sequence[Limit], size: int) -> tuple[Int64s, Int64s]:
     """For each partial result the rows whose values lie where comparisons with its values want them."""
     low, high = np.zeros(size, dtype=np.int64), np.full(size, len(keys))
     for one in limits:
@@ -331,7 +335,7 @@ def cut_range(
     return low, high
 
 
-def _parts(lengths: Int64s) -> Iterator[slice]:
+def parts_of(lengths: Int64s) -> Iterator[slice]:
     """Stretches of partial results that become about ``EXPANDED_TOGETHER`` each; at least one each."""
     total = np.cumsum(lengths)
     begin = 0

@@ -193,6 +193,12 @@ class WindowStore:
         name = combined_name([part.name for part in left.parts] + ["trimmed"])
         return self._cached(replace(left, name=name, segment=segment))
 
+    def let_go(self, run: Run) -> None:
+        """Lets go of one run."""
+        self._drop(run.parts)
+        self._forget([run])
+        self.runs = [one for one in self.runs if one is not run]
+
     def clear(self) -> None:
         """Lets go of everything."""
         for run in self.runs:

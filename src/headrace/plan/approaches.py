@@ -34,6 +34,8 @@ def why_in_order(group: Group) -> str | None:
         return "it is no join"
     if len({input.stream for input in group.inputs}) < 2:
         return "it has one stream, which is in order"
+    if group.adapts:
+        return "what its tree leaves out is chosen among tuples in order"
     if Measure.ROWS in group.measures:
         return "a window of rows has the last tuples of a whole stream, which are known in order only"
     return None

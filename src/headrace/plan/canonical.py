@@ -17,7 +17,7 @@ from headrace.plan.aggregates import Aggregate, Grouping
 from headrace.plan.expressions import Call, ColumnRef, Expression, expression_text, rewrite, sources_of
 from headrace.plan.folding import aggregate_text, folded_columns, group_row_text
 from headrace.plan.joingraph import JoinGraph, alone, graph_text, join_graph
-from headrace.plan.queries import Measure, Output, Query
+from headrace.plan.queries import Extent, Measure, Output, Overload, Query
 
 Sizes: TypeAlias = tuple[int, ...]
 """A window: how far back each side is looked at, in what the side is measured in. Empty for a scan."""
@@ -40,6 +40,8 @@ class Canonical:
     grouping: Grouping | None = None
     window_us: int = 0
     offsets: tuple[int, ...] = ()
+    freshness: tuple[Extent, ...] | None = None
+    """By side, where probes may be left out; None: they may not."""
 
 
 def canonical(catalog: Catalog, query: Query) -> Canonical:
@@ -48,6 +50,8 @@ def canonical(catalog: Catalog, query: Query) -> Canonical:
     positions = [catalog.position(source.stream) for source in query.sources]
     order = tuple(sorted(range(len(positions)), key=positions.__getitem__))
     equalities = [pair for condition in query.conditions if (pair := _equality(condition)) is not None]
+    if query.overload is Overload.ADAPT:
+        return _adapting(query, order)
     if len(query.sources) == 2 and equalities:
         return _arranged(query, order, equalities)
     return _multiway(query, order)
@@ -132,6 +136,14 @@ def _multiway(query: Query, order: tuple[int, ...]) -> Canonical:
         graph=graph,
         ties=ties if len(ties) > 2 and list(ties) != sorted(ties) else (),
     )
+
+
+def _adapting(query: Query, order: tuple[int, ...]) -> Canonical:
+    """The same for a join whose probes may be left out: only with others that are to be as fresh."""
+    found = _multiway(query, order)
+    freshness = tuple(query.fresh_within(source) for source in order)
+    told = ", ".join(map(str, freshness))
+    return replace(found, signature=f"{found.signature} adapting, fresh within {told}", freshness=freshness)
 
 
 def _names(streams: Sequence[StreamId]) -> list[str]:

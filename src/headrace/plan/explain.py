@@ -13,6 +13,7 @@ from headrace.plan.explain_folds import fold_lines
 from headrace.plan.explain_graph import graph_lines
 from headrace.plan.explain_joins import heavy_lines, join_lines, side_names
 from headrace.plan.explain_ordering import ordering_lines, sources_text
+from headrace.plan.explain_trees import allocation_lines, path_lines, tree_line
 from headrace.plan.expressions import conditions_text, expression_text
 from headrace.plan.hypercube import Grid
 from headrace.plan.joinplans import JoinPlan, plan_joins
@@ -20,6 +21,7 @@ from headrace.plan.opgraph import OperatorName
 from headrace.plan.queries import Measure
 from headrace.plan.shard_graph import running_graph
 from headrace.plan.sharing import Delivery, Group, Input, OutputClass, SharedPlan
+from headrace.plan.tree_plans import TreePlan, plan_trees
 from headrace.stats import OrderingStats
 
 
@@ -31,15 +33,29 @@ def explain(
     grids: Mapping[str, Grid] | None = None,
     facts: Mapping[OperatorName, OperatorFacts] | None = None,
     ordering: Sequence[OrderingStats] = (),
+    trees: Mapping[str, TreePlan] | None = None,
 ) -> str:
     """The groups that hold these queries (all by default), one block of lines each, and their operators. ``joins``: how
     multi-way joins are carried out; by default as planned before the first tuple. ``grids``: the cells of joins, with
-    their heavy keys. ``facts``: what was measured of the operators; ``ordering``: how order is kept now."""
+    their heavy keys. ``facts``: what was measured of the operators; ``ordering``: how order is kept now. ``trees``: how
+    groups whose probes may be left out run; by default as planned before the first tuple."""
     wanted = set(plan.queries if queries is None else queries)
     groups = [group for group in plan.groups if wanted & set(_queries(group))]
     planned = plan_joins(plan, settings) | dict(joins or {})
+    grown = plan_trees(plan, settings, planned) | dict(trees or {})
     blocks = [
-        "\n".join(_group_lines(plan, number, group, settings, planned.get(group.signature), grids or {}, ordering))
+        "\n".join(
+            _group_lines(
+                plan,
+                number,
+                group,
+                settings,
+                planned.get(group.signature),
+                grids or {},
+                ordering,
+                grown.get(group.signature),
+            )
+        )
         for number, group in enumerate(groups, 1)
     ]
     graph = "\n".join(
@@ -69,11 +85,14 @@ def _group_lines(
     join: JoinPlan | None,
     grids: Mapping[str, Grid],
     ordering: Sequence[OrderingStats],
+    tree: TreePlan | None,
 ) -> Iterator[str]:
     names = side_names(group)
     kind = "window join" if group.is_join else "scan"
     yield f"group {number}: {kind} {group.signature}"
-    if group.is_join:
+    if tree is not None:
+        yield from _tree_lines(group, tree, names)
+    elif group.is_join:
         yield f"  order         {_order_text(settings)}"
         yield f"  method        {_method_text(group, settings)}"
         yield from ordering_lines(group, settings, ordering)
@@ -98,6 +117,16 @@ def _group_lines(
         for member in cls.members:
             if (named := outside_text(sinks.get(member.query, ()), member.query)) is not None:
                 yield f"    into        {named} ({member.query}, at least once)"
+
+
+def _tree_lines(group: Group, plan: TreePlan, names: Sequence[str]) -> Iterator[str]:
+    """How overload is met: the tree, its paths, and what may be probed."""
+    assert group.freshness is not None
+    fresh = [f"{name} {one}" for name, one in zip(names, group.freshness, strict=True)]
+    yield f"  on overload   adapt: probes are left out; tuples in results arrived within {', '.join(fresh)}"
+    yield tree_line(plan.tree, names, plan.choice)
+    yield from path_lines(plan.allocation.problem, names)
+    yield from allocation_lines(plan.allocation, names)
 
 
 def _turns_text(settings: Settings) -> str:

@@ -33,7 +33,7 @@ def join_lines(group: Group, join: JoinPlan, settings: Settings, names: Sequence
         keys = ["(" + ", ".join(expression_text(key) for key in one.keys) + ")" for one in indexes]
         yield f"    searched    {names[side]} by {', '.join(keys) if keys else 'time'}"
     yield f"    upkeep      {_upkeep_text(group, join, settings, names)}"
-    for origin in group.graph.sides:
+    for origin in group.graph.sides if not group.adapts else ():
         yield f"    new {names[origin]}: {_order_text(join, origin, settings, names)}"
     yield f"  partitioning  {_grid_text(group, join, names)}"
     held = [f"{names[side]} {join.grid.copies(side)}" for side in group.graph.sides]

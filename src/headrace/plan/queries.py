@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.errors import PlanError
-from headrace.model import BOOLEAN, NULL, TIMESTAMP, Column, Options, QueryId, Schema, StreamId
+from headrace.model import BOOLEAN, NULL, TIMESTAMP, Column, Options, QueryId, Schema, StreamId, format_duration
 from headrace.plan.aggregates import EVALUATED, Grouping
 from headrace.plan.expressions import Expression
 
@@ -28,12 +28,24 @@ class Measure(Enum):
     """Tuples of the whole stream."""
 
 
+class Overload(Enum):
+    """What happens where the CPU is not enough."""
+
+    DEFER = "defer"
+    """Nothing is lost: work waits for its turn."""
+    ADAPT = "adapt"
+    """Only the probes that an allocation allows are made (paper 001)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """How far back one stream is looked at, from a result's newest tuple: microseconds or tuples."""
 
     measure: Measure
     size: int
+
+    def __str__(self) -> str:
+        return format_duration(self.size) if self.measure is Measure.TIME else f"{self.size} rows"
 
 
 def within_us(size_us: int, sources: int = 2) -> tuple[Extent, ...]:
@@ -73,6 +85,9 @@ class Query:
     """Rows come as soon as they are found, not in order; the last output, ``EARLY``, says which did."""
     text: str = field(default="", compare=False, repr=False)
     """The statement that made it, for people."""
+    overload: Overload = Overload.DEFER
+    freshness: tuple[Extent | None, ...] = ()
+    """By source, how long ago its tuples in a result may have arrived at most; None, or nothing at all: the window."""
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -92,7 +107,24 @@ class Query:
             self._check_grouping()
         if self.emits_early and (self.grouping is not None or self.outputs[-1].name != EARLY):
             raise PlanError(f"query {self.name} emits early: it must have no aggregates, and a last output {EARLY}")
+        self._check_overload()
         _ = self.schema
+
+    def _check_overload(self) -> None:
+        if self.overload is Overload.ADAPT and len(self.sources) < 2:
+            raise PlanError(f"query {self.name} joins nothing: ON OVERLOAD ADAPT leaves out probes of joins")
+        if self.freshness and self.overload is not Overload.ADAPT:
+            raise PlanError(f"query {self.name} has FRESHNESS, which needs ON OVERLOAD ADAPT")
+        if self.freshness and len(self.freshness) != len(self.sources):
+            raise PlanError(f"query {self.name} has {len(self.freshness)} freshnesses for {len(self.sources)} streams")
+        for source, window, fresh in zip(self.sources, self.windows, self.freshness, strict=False):
+            if fresh is not None and fresh.measure is not window.measure:
+                raise PlanError(f"the window and the freshness of {source.alias} are not both times or both rows")
+
+    def fresh_within(self, source: int) -> Extent:
+        """How long ago a source's tuples in a result may have arrived."""
+        stated = self.freshness[source] if self.freshness else None
+        return self.windows[source] if stated is None else stated
 
     def _check_grouping(self) -> None:
         if not self.windows or any(one.measure is not Measure.TIME for one in self.windows):

@@ -32,7 +32,7 @@ from headrace.plan.canonical import Canonical, Sizes, canonical, grouping_texts,
 from headrace.plan.expressions import Call, Expression, columns_of, expression_text, sources_of
 from headrace.plan.folding import Final, Folding, folding_identity
 from headrace.plan.joingraph import Index, JoinGraph, KeyForm, alone, key_form, on_side
-from headrace.plan.queries import Measure, Output, Query
+from headrace.plan.queries import Extent, Measure, Output, Query
 from headrace.plan.sinks import check_shared
 
 
@@ -129,6 +129,9 @@ class Group:
     measures: tuple[Measure, ...]
     classes: tuple[OutputClass, ...]
     graph: JoinGraph | None = None
+    freshness: tuple[Extent, ...] | None = None
+    """By side, where overload is met by leaving out probes (``ON OVERLOAD ADAPT``): such a group runs as a tree of
+    joins. None: nothing is left out."""
 
     @property
     def windows(self) -> tuple[Sizes, ...]:
@@ -148,6 +151,11 @@ class Group:
         return len(self.sides) > 1
 
     @property
+    def adapts(self) -> bool:
+        """Whether probes may be left out."""
+        return self.freshness is not None
+
+    @property
     def key_sides(self) -> tuple[tuple[int, ...], ...]:
         """The sides that each attribute class is of: with a key and no graph, the one of all sides."""
         return tuple(one.sides for one in self.graph.classes) if self.graph is not None else ((0, 1),)
@@ -157,7 +165,7 @@ class Group:
         """Whether only a number tells which of two tuples at one time came first: as where two inputs read one
         stream."""
         if self.graph is not None:
-            return self.graph.numbers_tuples
+            return self.graph.numbers_tuples or self.adapts
         return self.is_join and len({input.stream for input in self.inputs}) < len(self.inputs)
 
     def input_of(self, side: int) -> Input:
@@ -207,7 +215,7 @@ def _group(catalog: Catalog, members: list[Canonical]) -> Group:
         _input(catalog, first, side, sides, pushed[side], verified, classes)
         for side in sorted({sides.index(i) for i in sides})
     )
-    return Group(first.signature, inputs, sides, form, verified, first.measures, classes, first.graph)
+    return Group(first.signature, inputs, sides, form, verified, first.measures, classes, first.graph, first.freshness)
 
 
 def _key_conditions(canonical: Canonical) -> tuple[Expression, ...]:

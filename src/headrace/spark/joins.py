@@ -113,18 +113,18 @@ class JoinKeeper:
     def _reordered(self, facts: BatchFacts) -> Iterator[str]:
         """Leaves orders for better ones; why."""
         threshold = self.settings.order_switch
-        if threshold is None:
-            return
         for signature, shards in facts.measured().items():
             group = self._groups.get(signature)
-            if group is not None and len(group.sides) > 2:
+            if group is not None and group.adapts:
+                self._switched(group, shards, inf)  # it has no orders, but what is known of it counts
+            elif group is not None and len(group.sides) > 2 and threshold is not None:
                 yield from (switch.reason for switch in self._switched(group, shards, threshold))
 
     def _split(self, facts: BatchFacts) -> Iterator[str]:
         """Splits keys that too many tuples have, from a time on that no tuple has reached; which."""
         for signature, seen in facts.seen().items():
             grid, group = self.known.get(signature), self._groups.get(signature)
-            if grid is None or group is None or facts.newest_us is None:
+            if grid is None or group is None or group.adapts or facts.newest_us is None:
                 continue
             heavy = heavy_keys(seen, grid, facts.newest_us, grid.heavy)
             if heavy != grid.heavy:
@@ -138,6 +138,8 @@ class JoinKeeper:
         """The orders in use, by name."""
         found = []
         for signature, join in self.joins.items():
+            if self._groups[signature].adapts:
+                continue
             names = side_names(self._groups[signature])
             for origin, order in enumerate(join.orders):
                 found.append(OrderStats(signature, names[origin], tuple(names[side] for side in order)))

@@ -11,6 +11,8 @@ from headrace.errors import PlanError
 from headrace.plan.explain import explain
 from headrace.plan.joinplans import check_method
 from headrace.plan.sharing import SharedPlan
+from headrace.plan.tree_plans import check_trees
+from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.changes import Change, Changes
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.graph_keeper import GraphKeeper
@@ -36,8 +38,10 @@ class LiveQueries:
         joins: JoinKeeper,
         graph: GraphKeeper,
         ordering: OrderingKeeper,
+        trees: AllocationKeeper,
     ) -> None:
         self._ordering = ordering
+        self._trees = trees
         self._joins = joins
         self._graph = graph
         self._engine = engine
@@ -72,7 +76,9 @@ class LiveQueries:
     def check(self, text: str) -> tuple[str, ...]:
         """Refuses what could not be added; the names of the queries that a text would add. Nothing changes."""
         after = self.queries.with_text(text, self._engine.catalog)
-        check_method(self._engine.plan_of(after.running), self._engine.settings)
+        plan = self._engine.plan_of(after.running)
+        check_method(plan, self._engine.settings)
+        check_trees(plan, self._engine.settings)
         return tuple(query.name for query in after.running if query not in self.queries.running)
 
     @property
@@ -110,12 +116,14 @@ class LiveQueries:
             grids=joins.known,
             facts=self._graph.facts(),
             ordering=self._ordering.stats(),
+            trees=self._trees.plans(),
         )
 
     def _prepared(self, queries: QuerySet, record: Record) -> Change:
         after = queries.after(record, self._engine.catalog)
         plan = self._engine.plan_of(after.running)
         check_method(plan, self._engine.settings)
+        check_trees(plan, self._engine.settings)
         sinks = self._engine.sinks(plan, self._out)
         there = {query.name for query in queries.running}
         for one in {path for query, path in sinks.directories.items() if query not in there}:

@@ -20,6 +20,7 @@ from headrace.plan.facts import Measured
 from headrace.plan.sharing import Group
 from headrace.plan.skew import SeenKeys, seen_from_json, seen_together
 from headrace.spark.graph_told import GraphTold
+from headrace.spark.tree_told import TreeTold
 from headrace.stats import (
     GraphStats,
     OrderingStats,
@@ -29,6 +30,7 @@ from headrace.stats import (
     ShardStats,
     SparkStats,
     StreamStats,
+    TreeStats,
     WindowStats,
 )
 
@@ -135,6 +137,14 @@ class BatchFacts:
             for group, (held, tried) in told["measured"].items():
                 pairs = {(i, j): (tuples, partners) for i, j, tuples, partners in tried}
                 found.setdefault(group, []).append(Measured(tuple(held), pairs))
+        return found
+
+    def trees(self) -> dict[str, dict[int, TreeTold]]:
+        """By group whose probes may be left out, what each shard told of its tree."""
+        found: dict[str, dict[int, TreeTold]] = {}
+        for shard, told in self.told:
+            for group, one in told["trees"].items():
+                found.setdefault(group, {})[shard] = TreeTold.from_json(one)
         return found
 
     def backlog(self) -> dict[str, list[int]]:
@@ -250,6 +260,7 @@ class RunMetrics:
     _queued: int = 0
     _newest_us: dict[str, int] = field(default_factory=dict)
     """By stream, the newest event time."""
+    _trees: tuple[TreeStats, ...] = ()
 
     def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
         """From now on these queries run; those that are gone are forgotten."""
@@ -267,6 +278,11 @@ class RunMetrics:
         """How joins keep their results in order, and each change of that."""
         with self._lock:
             self._ordering, self._approaches = ordering, switches
+
+    def tell_trees(self, trees: tuple[TreeStats, ...]) -> None:
+        """How the joins do whose probes may be left out."""
+        with self._lock:
+            self._trees = trees
 
     def tell_graph(self, graph: GraphStats | None) -> None:
         """How the operators do, where they take turns."""
@@ -345,6 +361,7 @@ class RunMetrics:
                 graph=self._graph,
                 batch=last.batch if last else None,
                 spark=spark,
+                trees=self._trees,
             )
 
     def _windows(self) -> tuple[WindowStats, ...]:

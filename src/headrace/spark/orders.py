@@ -8,6 +8,7 @@ crash does the same again.
     CHECKPOINT/orders/<batch>.work       the plan from that micro-batch on
     CHECKPOINT/orders/<batch>.facts      what operators are like, as measured before that micro-batch
     CHECKPOINT/orders/<batch>.ordering   how results are kept in order from that micro-batch on, and who is idle
+    CHECKPOINT/orders/<batch>.allowed    the probes that trees may make from that micro-batch on
 
 Cost: a task lists a directory of a few small files; a plan is unpickled once by each Python worker.
 """
@@ -32,6 +33,10 @@ from headrace.plan.capacities import OperatorFacts
 from headrace.plan.hypercube import Grid
 from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan
+from headrace.spark.tree_told import Allowed
+
+_LASTING = ("work", "facts", "ordering", "allowed")
+"""Orders that hold until there are others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,14 @@ class Orders:
         idle = frozenset((StreamId(stream), source) for stream, source in told["idle"])
         return OrderingChosen(frozenset(told["filter_order"]), idle)
 
+    def give_allowed(self, batch: int, allowed: Allowed) -> None:
+        """What trees may probe from this micro-batch on."""
+        self._write(f"{batch:012d}.allowed", json.dumps(allowed.to_json()).encode())
+
+    def allowed(self, batch: int) -> Allowed:
+        given = self._newest("allowed", batch)
+        return Allowed() if given is None else Allowed.from_json(json.loads(given.read_bytes()))
+
     def _write(self, name: str, content: bytes) -> None:
         Path(self.directory).mkdir(parents=True, exist_ok=True)
         aside = Path(self.directory) / f".{uuid.uuid4().hex}"
@@ -89,10 +102,7 @@ class Orders:
     def forget_before(self, batch: int) -> None:
         """Removes what no micro-batch from this one on will look up."""
         probes = [path for number, path in self._numbered("probes") if number < batch]
-        lasting = [
-            sorted(path for number, path in self._numbered(kind) if number <= batch)
-            for kind in ("work", "facts", "ordering")
-        ]
+        lasting = [sorted(path for number, path in self._numbered(kind) if number <= batch) for kind in _LASTING]
         for path in [*probes, *(path for paths in lasting for path in paths[:-1])]:
             path.unlink(missing_ok=True)
 

@@ -33,6 +33,7 @@ from headrace.model import QueryId, Schema
 from headrace.plan.explain import window_text
 from headrace.plan.sharing import SharedPlan
 from headrace.plan.sinks import shared_sinks
+from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.combine import CombineHost, Sent, from_report
@@ -107,8 +108,10 @@ class Router:
         joins: JoinKeeper,
         graph: GraphKeeper,
         ordering: OrderingKeeper,
+        trees: AllocationKeeper,
         compression: str,
     ) -> None:
+        self._trees = trees
         self._graph = graph
         self._ordering = ordering
         self._combine = CombineHost(checkpoint.combined)
@@ -201,8 +204,12 @@ class Router:
             self._joins.adopt(change.work.plan)
             self._graph.adopt(change.work.plan)
             self._ordering.adopt(change.work.plan)
+            self._trees.adopt(change.work.plan)
+        if self._trees.learn(facts) or change is not None:
+            orders.give_allowed(batch + 1, self._trees.allowed())
+            self._metrics.tell_trees(self._trees.stats())
         if is_other:
-            orders.give_work(batch + 1, self._joins.applied(self._work))
+            orders.give_work(batch + 1, self._trees.applied(self._joins.applied(self._work)))
             self._metrics.tell_orders(self._joins.orders(), tuple(self._joins.switches))
         if change is not None:
             write_down(self._checkpoint.changes, change.records)

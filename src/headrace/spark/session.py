@@ -38,7 +38,9 @@ from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.plan.sinks import sink_of, with_shared_sink
+from headrace.plan.tree_plans import check_trees
 from headrace.spark import local
+from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.cache import SegmentCache, cache_root
 from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import Checkpoint, open_checkpoint
@@ -128,6 +130,7 @@ class Engine:
             check_files(stream)
         plan = self.plan()
         check_method(plan, self._settings)
+        check_trees(plan, self._settings)
         if out is not None:
             sinks = _sinks(plan, Path(out), self._callbacks, self._settings.console_rows)
             for one in {sinks.out, *(path.parent for path in sinks.directories.values())}:
@@ -181,6 +184,7 @@ class Engine:
         """The shared plan as text."""
         plan = self.plan()
         check_method(plan, self._settings)
+        check_trees(plan, self._settings)
         return explain(plan, self._settings, queries)
 
     def start(
@@ -232,7 +236,10 @@ class Engine:
             ordering = OrderingKeeper(settings, self._catalog, time.time(), replace(told, idle=frozenset()))
             ordering.adopt(plan)
             metrics.tell_ordering(ordering.stats(), ())
-            keepers = (joins, graph, ordering)
+            trees = AllocationKeeper(settings, joins)
+            trees.adopt(plan)
+            metrics.tell_trees(trees.stats())
+            keepers = (joins, graph, ordering, trees)
             progress = Progress(_query_name(opened))
             leaving.callback(progress.follow(self.spark))
 
@@ -286,6 +293,7 @@ class Engine:
         joins: JoinKeeper,
         graph: GraphKeeper,
         ordering: OrderingKeeper,
+        trees: AllocationKeeper,
         *,
         once: bool,
     ) -> StreamingQuery:
@@ -299,16 +307,17 @@ class Engine:
             compression=settings.compression,
             console_rows=settings.console_rows,
         )
-        work = joins.applied(self.work(plan, sinks))
+        work = trees.applied(joins.applied(self.work(plan, sinks)))
         opened.orders.give_work(opened.next_batch(), work)
         opened.orders.give_ordering(opened.next_batch(), ordering.chosen)
+        opened.orders.give_allowed(opened.next_batch(), trees.allowed())
         first_us = time.time_ns() // 1000
         with _configured(self.spark, {**_QUERY_CONF, "spark.sql.shuffle.partitions": str(settings.shards)}):
             frames = [self._frame(stream, first_us) for stream in self._catalog.streams]
             control = self.spark.readStream.format("text").option("cleanSource", "delete").load(str(opened.control))
             reports = pipeline(work, frames, control, options)
             pacer = Pacer(settings.budget)
-            keepers = (joins, graph, ordering)
+            keepers = (joins, graph, ordering, trees)
             router = Router(sinks, opened, metrics, console, pacer, changes, work, *keepers, settings.compression)
             writer = reports.writeStream.foreachBatch(router)
             interval = f"{0 if once else settings.trigger_us} microseconds"

@@ -38,6 +38,7 @@ from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, Report, from_pand
 from headrace.spark.graph_told import graph_told
 from headrace.spark.orders import Orders, Work, batch_number
 from headrace.spark.staging import STAGING, StageWriter, batch_name
+from headrace.spark.tree_told import tree_events, trees_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class Step:
         shard = self._timed("restore", self._restore)
         events = [one.event(self._plan) for one in envelopes if one.kind in EVENTS]
         events.append(self._options.orders.ordering(batch_number()))
+        events += tree_events(self._options.orders.allowed(batch_number()), self._halves, self._number, _now_us())
         kept: list[Any] = []
         began = time.perf_counter()
         yield from self._emit(shard.step(events, self._budget, self._pace), kept)
@@ -99,6 +101,11 @@ class Step:
         self._timed("keep", lambda: self._keep(kept, shard))
         yield from (Report(DEAD, self._number, payload=one.payload) for one in envelopes if one.kind is Kind.DEAD)
         yield Report(TOLD, self._number, detail=json.dumps(self._told(shard, envelopes)))
+
+    @property
+    def _halves(self) -> dict[str, int]:
+        """Of groups that adapt, how many half-way joins their trees have."""
+        return {group.signature: 2 * len(group.sides) - 2 for group in self._plan.groups if group.adapts}
 
     def _timed(self, stage: str, work: Callable[[], Any]) -> Any:
         began = time.perf_counter()
@@ -198,8 +205,13 @@ class Step:
             "over_limit": self._budget.over_limit,
             "behind": shard.is_behind,
             "graph": graph_told(shard),
+            "trees": trees_told(shard),
             "stage_ms": self._stage_ms,
         }
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
 
 
 def _heard(envelopes: list[Envelope]) -> dict[str, list[int]]:

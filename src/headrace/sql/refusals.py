@@ -138,14 +138,10 @@ def _subquery(before: str, _after: str) -> _Found | None:
     return "subqueries are not supported", "write the inner query's conditions in this one"
 
 
-def _on_overload(_before: str, after: str) -> _Found | None:
-    if after != "OVERLOAD":
-        return None
-    return "ON OVERLOAD is not supported", "leave it out: work that is too much now is done later, and nothing is lost"
-
-
 def _freshness(_before: str, after: str) -> _Found | None:
-    return ("FRESHNESS is not supported", "leave it out") if _number(after) else None
+    if not _number(after):
+        return None
+    return "FRESHNESS stands behind a stream, in FROM", "write FROM temperature a FRESHNESS 90 SECONDS, ..."
 
 
 _BY_NEIGHBOURS: dict[str, Callable[[str, str], _Found | None]] = {
@@ -164,6 +160,5 @@ _BY_NEIGHBOURS: dict[str, Callable[[str, str], _Found | None]] = {
     "OVER": _over,
     "SELECT": _subquery,
     "WITH": _subquery,
-    "ON": _on_overload,
     "FRESHNESS": _freshness,
 }

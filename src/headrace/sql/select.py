@@ -23,6 +23,7 @@ from headrace.sql.grammar import SHAPE, Node, parse_select, span_of_node, unwrap
 from headrace.sql.grouping import GroupLowering, has_groups
 from headrace.sql.lexer import WORD
 from headrace.sql.lowering import Lowering
+from headrace.sql.overload import bind_overload
 from headrace.sql.reader import RESERVED, Word
 from headrace.sql.scope import Scope, ScopeEntry
 from headrace.sql.statements import SelectText
@@ -85,12 +86,26 @@ class _SelectBinder:
         windows = bind_windows(self.source, self.select.window, self.select.stream_windows, self.scope.entries)
         if grouping is not None:
             self._check_windows()
+        overload, freshness = bind_overload(
+            self.source, self.select.overload, self.select.freshness, windows, self.scope.entries
+        )
         sources = tuple(Source(entry.stream.name, entry.alias) for entry in self.scope.entries)
         is_early = self.select.early_span is not None
         if is_early:
             outputs = self._marked_early(outputs, grouped=grouping is not None)
         try:
-            return Query(name, sources, conditions, outputs, windows, into, grouping, is_early)
+            return Query(
+                name,
+                sources,
+                conditions,
+                outputs,
+                windows,
+                into,
+                grouping,
+                is_early,
+                overload=overload,
+                freshness=freshness,
+            )
         except PlanError as error:
             raise self.source.error(str(error), self.select.span) from error
 

@@ -14,6 +14,7 @@ from sqlglot.tokens import TokenType
 
 from headrace.model import DataType
 from headrace.sql.lexer import Token, span_of, span_of_all
+from headrace.sql.overload import WrittenOverload, cut_freshness, opens_overload, read_overload
 from headrace.sql.reader import OptionPair, TokenReader, Word
 from headrace.sql.refusals import refuse_clauses
 from headrace.sql.slips import check_slips
@@ -47,6 +48,8 @@ class SelectText:
     span: Span
     early_span: Span | None = None
     """Where EMIT EARLY stands, if it does."""
+    overload: WrittenOverload | None = None
+    freshness: tuple[WrittenWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,7 @@ def _drop(reader: TokenReader) -> DropQuery:
 
 def _select(reader: TokenReader) -> SelectText:
     tokens, stream_windows = cut_windows(reader.source, reader.tokens[reader.at :])
+    tokens, freshness = cut_freshness(reader.source, tokens)
     refuse_clauses(reader.source, tokens)
     check_slips(reader.source, tokens)
     cut = _tail_start(tokens)
@@ -177,6 +181,7 @@ def _select(reader: TokenReader) -> SelectText:
     tail.at = cut
     window: WrittenWindow | None = None
     into: tuple[OptionPair, ...] | None = None
+    overload: WrittenOverload | None = None
     into_span = span_of(tokens[0])
     early_span: Span | None = None
     while not tail.done:
@@ -186,14 +191,18 @@ def _select(reader: TokenReader) -> SelectText:
         elif early_span is None and into is None and tail.accept("EMIT"):
             tail.expect("EARLY", "write EMIT EARLY; without it rows come in order")
             early_span = span
+        elif overload is None and into is None and opens_overload(tokens, tail.at):
+            overload = read_overload(tail)
         elif into is None and tail.accept("INTO"):
             into, into_span = tail.options("INTO"), span
         else:
             raise tail.unexpected(
                 "the end of the statement",
-                "a query ends with WHERE ..., GROUP BY ..., HAVING ..., WINDOW ..., EMIT EARLY, INTO (...)",
+                "a query ends with WHERE ..., GROUP BY ..., HAVING ..., WINDOW ..., ON OVERLOAD ..., EMIT EARLY, "
+                "INTO (...)",
             )
-    return SelectText(tokens[:cut], stream_windows, window, into, into_span, span_of_all(tokens), early_span)
+    whole = span_of_all(tokens)
+    return SelectText(tokens[:cut], stream_windows, window, into, into_span, whole, early_span, overload, freshness)
 
 
 _BEFORE_OPERAND = frozenset(
@@ -209,14 +218,14 @@ _BEFORE_OPERAND = frozenset(
 
 
 def _tail_start(tokens: list[Token]) -> int:
-    """Where WINDOW, EMIT or INTO begins: outside brackets, after FROM, and not in the place of a value."""
+    """Where WINDOW, ON OVERLOAD, EMIT or INTO begins: outside brackets, after FROM, and not in the place of a value."""
     depth = 0
     reads = False
     for index, token in enumerate(tokens):
         kind = token.token_type
         depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
         reads = reads or kind == TokenType.FROM
-        if depth <= 0 and reads and _is_emit(tokens, index):
+        if depth <= 0 and reads and (_is_emit(tokens, index) or opens_overload(tokens, index)):
             return index
         if depth <= 0 and reads and kind in (TokenType.WINDOW, TokenType.INTO):
             before = tokens[index - 1].token_type

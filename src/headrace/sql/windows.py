@@ -22,8 +22,8 @@ from headrace.sql.scope import ScopeEntry
 from headrace.sql.text import Span, SqlText
 
 MOST_ROWS = 1_000_000_000
-_ROWS = ("ROWS", "ROW", "TUPLES")
-_KINDS = ("RANGE", *_ROWS)
+ROWS = ("ROWS", "ROW", "TUPLES")
+_KINDS = ("RANGE", *ROWS)
 _BRACKET = "write [RANGE 1 MINUTE] or [ROWS 100]"
 
 
@@ -40,8 +40,8 @@ def read_window(reader: TokenReader) -> WrittenWindow:
     """WINDOW and what follows it: ``1 MINUTE``, ``100 ROWS``."""
     first = reader.at
     reader.expect("WINDOW")
-    if reader.peek(_number_end(reader) - reader.at) in _ROWS:
-        extent = _row_count(reader, "write WINDOW 100 ROWS")
+    if reader.peek(number_end(reader) - reader.at) in ROWS:
+        extent = row_count(reader, "write WINDOW 100 ROWS")
         reader.take()
     else:
         extent = Extent(Measure.TIME, reader.duration_us("WINDOW", "rows", "tuples"))
@@ -67,10 +67,10 @@ def _may_open(before: list[Token], following: str) -> bool:
     """Whether a bracket is a window: it says so, or it stands in FROM, where nothing else could be in brackets."""
     if not before or before[-1].token_type == TokenType.ALIAS:
         return False
-    return following in _KINDS or _in_from(before)
+    return following in _KINDS or in_from(before)
 
 
-def _in_from(before: list[Token]) -> bool:
+def in_from(before: list[Token]) -> bool:
     clauses = (
         TokenType.SELECT, TokenType.FROM, TokenType.JOIN, TokenType.ON, TokenType.WHERE, TokenType.GROUP_BY,
         TokenType.HAVING, TokenType.WINDOW,
@@ -84,9 +84,9 @@ def _bracketed(reader: TokenReader) -> Extent:
     reader.expect("[")
     if reader.accept("RANGE"):
         extent = _range(reader)
-    elif reader.peek() in _ROWS:
+    elif reader.peek() in ROWS:
         reader.take()
-        extent = _row_count(reader, _BRACKET)
+        extent = row_count(reader, _BRACKET)
     else:
         raise reader.unexpected("RANGE or ROWS", _BRACKET)
     reader.expect("]", _BRACKET)
@@ -94,14 +94,14 @@ def _bracketed(reader: TokenReader) -> Extent:
 
 
 def _range(reader: TokenReader) -> Extent:
-    if reader.peek(_number_end(reader) - reader.at) in _ROWS:
+    if reader.peek(number_end(reader) - reader.at) in ROWS:
         raise reader.source.error("RANGE is a time, not a number of rows", reader.span, _BRACKET)
     return Extent(Measure.TIME, reader.duration_us("RANGE"))
 
 
-def _row_count(reader: TokenReader, hint: str) -> Extent:
+def row_count(reader: TokenReader, hint: str) -> Extent:
     """A whole number, from 1."""
-    first, reader.at = reader.at, _number_end(reader)
+    first, reader.at = reader.at, number_end(reader)
     if reader.at == first:
         raise reader.unexpected("a number of rows", hint)
     span = span_of_all(reader.tokens[first : reader.at])
@@ -112,7 +112,7 @@ def _row_count(reader: TokenReader, hint: str) -> Extent:
     return Extent(Measure.ROWS, int(text))
 
 
-def _number_end(reader: TokenReader) -> int:
+def number_end(reader: TokenReader) -> int:
     """Where a number that comes next is over: at a word, a comma or a bracket."""
     at = reader.at
     while at < len(reader.tokens) and not is_word(reader.tokens[at]) and reader.peek(at - reader.at) not in (",", "]"):

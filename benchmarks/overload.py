@@ -1,0 +1,156 @@
+"""`make bench-overload`: CPU-limited execution, paper 001's figures 11 to 13 in the engine, and overload on Spark.
+
+  figure 12     results over saturation by service rate, of linear and bushy plans of four streams (figure 10's
+                parameters, see ``headrace.lab.overload``): JAQPOT and JDA_M on the same tuples
+  figure 13     stale results by freshness predicate, with little service rate, where nothing but the allocation keeps
+                them away; and the share of it that JAQPOT spends for freshness
+  figure 11     results over time while selectivities change twice, with probes allocated anew
+  on Spark      one join that is too much for its budget, with ON OVERLOAD DEFER and with ADAPT: what waits, how late
+                results are, how many there are
+
+Writes ``overload.json``, ``overload.md`` and ``overload.png``. Targets are reported, met or missed. ``--no-spark``
+leaves the last part out; ``--only-spark`` the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.overload_report import checks, draw, markdown, show
+from headrace.lab.overload import DENSE, SPARSE, Arrivals, Saturation, drawn_setting, run_limited, saturate
+
+SHAPES = ("linear", "bushy")
+FAMILIES = {"dense": DENSE, "sparse": SPARSE}
+SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+FRESHNESS = (1.5, 3.0, 5.0)
+LITTLE = 0.2
+"""Of saturation: the service rate of figure 13."""
+CHANGED_S = 60.0
+"""Of stream time, for figure 11's ten minutes."""
+
+
+def figure_12(plans: dict[str, int], console: Console) -> dict[str, Any]:
+    """By family and shape, allocator and share of saturation: results over saturation's, the mean of several plans."""
+    found: dict[str, Any] = {}
+    for kind, shape in product(FAMILIES, SHAPES):
+        family, name = FAMILIES[kind], f"{kind}, {shape}"
+        shares: dict[str, dict[str, list[float]]] = {one: {} for one in ("jaqpot", "jda_m")}
+        clock: list[float] = []
+        for seed in range(plans[kind]):
+            arrivals = Arrivals(drawn_setting(family, shape, seed, freshness=5.0), family.seconds)
+            all_of_it = saturate(arrivals, family.warm_s)
+            for allocator, share in product(shares, SHARES):
+                run = run_limited(arrivals, all_of_it, allocator, share, family.warm_s)
+                made = run.results_per_s / all_of_it.results_per_s
+                shares[allocator].setdefault(str(share), []).append(made)
+                if (allocator, share) == ("jaqpot", 0.6):
+                    clock.append(run.spent_s / run.seconds / all_of_it.spent_per_s)
+        found[name] = {one: {share: fmean(some) for share, some in by.items()} for one, by in shares.items()}
+        found[name]["clock_at_60"] = fmean(clock)
+        console.print(f"figure 12, {name}: {_rounded(found[name])}")
+    return found
+
+
+def figure_13(plans: int, console: Console) -> dict[str, Any]:
+    """By shape and freshness: the share of stale results of each allocator, and JAQPOT's share for freshness; where the
+    plan is feasible, as JAQPOT plans it (``jaqpot``) and as it runs, stale tuples being let go (``kept fresh``)."""
+    found: dict[str, Any] = {shape: {str(times): {} for times in FRESHNESS} for shape in SHAPES}
+    for shape, seed in product(SHAPES, range(plans)):
+        all_of_it: Saturation | None = None
+        for times in FRESHNESS:
+            cell = found[shape][str(times)]
+            arrivals = Arrivals(drawn_setting(SPARSE, shape, seed, times), SPARSE.seconds)
+            all_of_it = all_of_it or saturate(arrivals, SPARSE.warm_s)
+            mine = run_limited(arrivals, all_of_it, "jaqpot", LITTLE, SPARSE.warm_s)
+            cell.setdefault("freshness", []).append(mine.freshness_share)
+            cell.setdefault("feasible", []).append(float(mine.is_feasible))
+            if mine.is_feasible:
+                cell.setdefault("jaqpot", []).append(mine.stale / max(mine.results, 1))
+                kept = run_limited(arrivals, all_of_it, "jaqpot", LITTLE, SPARSE.warm_s, is_enforced=True)
+                cell.setdefault("kept fresh", []).append(kept.stale / max(kept.results, 1))
+            for name in ("grepp", "jda_m"):
+                run = run_limited(arrivals, all_of_it, name, LITTLE, SPARSE.warm_s)
+                cell.setdefault(name, []).append(run.stale / max(run.results, 1))
+    for shape, times in product(SHAPES, found["linear"]):
+        cell = found[shape][times]
+        count = [int(sum(cell["feasible"])), len(cell["feasible"])]
+        found[shape][times] = {name: fmean(some) for name, some in cell.items()} | {"plans": count}
+        console.print(f"figure 13, {shape}, {times}x: {_rounded(found[shape][times])}")
+    return found
+
+
+def figure_11(console: Console) -> dict[str, Any]:
+    """Results over time at 30% of what the first selectivities take, which change after three and seven tenths."""
+    found: dict[str, Any] = {}
+    for shape in SHAPES:
+        first = drawn_setting(SPARSE, shape, 7)
+        one, two, root = 0.0005, 0.0005, 0.0005
+        changes = (
+            (0.3 * CHANGED_S, (3 * one, 3 * two, root)),
+            (0.7 * CHANGED_S, (3 * one, 3 * two, 2 * root)),
+        )
+        before = replace(first, selectivities=(one, two, root))
+        all_of_it = saturate(Arrivals(before, SPARSE.seconds), SPARSE.warm_s)
+        arrivals = Arrivals(replace(before, changes=changes), CHANGED_S)
+        found[shape] = {}
+        for name in ("jaqpot", "jda_m"):
+            run = run_limited(arrivals, all_of_it, name, 0.3, 0.1 * CHANGED_S)
+            spent_ms = 1e3 * run.allocation_s / max(run.allocations, 1)
+            found[shape][name] = {
+                "moments": [[round(at_s, 1), results] for at_s, results in run.moments],
+                "results": run.results,
+                "allocations": run.allocations,
+                "allocation_ms": spent_ms,
+            }
+            console.print(f"figure 11, {shape}, {name}: {run.results:,} results, {spent_ms:.2f} ms an allocation")
+    return found
+
+
+def _rounded(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _rounded(one) if isinstance(one, dict) else round(one, 3) if isinstance(one, float) else one
+        for name, one in told.items()
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("out/overload"))
+    parser.add_argument("--plans", type=int, default=2, help="of each shape")
+    parser.add_argument("--seconds", type=int, default=40, help="of each run on Spark")
+    parser.add_argument("--no-spark", action="store_true")
+    parser.add_argument("--only-spark", action="store_true")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    kept = options.out / "overload.json"
+    results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    results["measured_at"] = time.strftime("%Y-%m-%d")
+    if not options.only_spark:
+        results["figure 12"] = figure_12({"dense": 1, "sparse": options.plans}, console)
+        results["figure 13"] = figure_13(options.plans, console)
+        results["figure 11"] = figure_11(console)
+    if not options.no_spark:
+        from benchmarks.overload_on_spark import on_spark
+
+        results["spark"] = on_spark(options.seconds, options.out, console)
+    results["checks"] = checks(results)
+    kept.write_text(json.dumps(results, indent=1))
+    (options.out / "overload.md").write_text(markdown(results))
+    draw(results, options.out / "overload.png")
+    show(results, console)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

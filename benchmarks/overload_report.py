@@ -1,0 +1,184 @@
+"""The report of ``benchmarks.overload``: targets, tables and the plot, from stored results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+COLOURS = {"jaqpot": "#1b7f79", "jda_m": "#c2571a", "grepp": "#5b6abf", "defer": "#8a8f98", "adapt": "#1b7f79"}
+
+
+def checks(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the paper says, on these numbers."""
+    found = []
+    for shape, one in results.get("figure 12", {}).items():
+        pairs = [(one["jaqpot"][share], one["jda_m"][share]) for share in one["jaqpot"]]
+        ratio = fmean(mine / max(other, 1e-9) for mine, other in pairs)
+        found.append(_check(f"figure 12, {shape}: JAQPOT's results over JDA_M's, mean", ">= 2", ratio))
+        if shape == "linear":
+            found.append(
+                _check("figure 12, linear: JAQPOT at 60% of mu, of saturation", ">= 0.7", one["jaqpot"]["0.6"])
+            )
+    for shape, by_times in results.get("figure 13", {}).items():
+        mine = [cell["jaqpot"] for cell in by_times.values() if "jaqpot" in cell]
+        found.append(
+            _check(f"figure 13, {shape}: JAQPOT's stale results, feasible plans", "<= 0", max(mine, default=0))
+        )
+        for name in ("grepp", "jda_m"):
+            stale = by_times["1.5"][name]
+            found.append(_check(f"figure 13, {shape}: {name.upper()}'s stale results at 1.5x", ">= 0.05", stale))
+        spent = by_times["5.0"]["freshness"] / max(by_times["1.5"]["freshness"], 1e-9)
+        found.append(_check(f"figure 13, {shape}: share for freshness, 5x against 1.5x", "<= 0.8", spent))
+    for shape, one in results.get("figure 11", {}).items():
+        ratio = one["jaqpot"]["results"] / max(one["jda_m"]["results"], 1)
+        found.append(_check(f"figure 11, {shape}: JAQPOT's results over JDA_M's", ">= 1", ratio))
+    if "spark" in results:
+        found += _on_spark(results["spark"])
+    return found
+
+
+def _on_spark(told: dict[str, Any]) -> list[dict[str, Any]]:
+    def grown(mode: str) -> float:
+        """What waits at the end against a third of the way."""
+        moments = told[mode]["moments"]
+        return float(moments[-1][1] / max(moments[len(moments) // 3][1], 1))
+
+    def slower(mode: str) -> float:
+        means = [one[1] for one in told[mode]["responses_s"]]
+        third = max(1, len(means) // 3)
+        return fmean(means[-third:]) / fmean(means[third : 2 * third] or means)
+
+    return [
+        _check("on Spark, DEFER: what waits at the end against a third of the way", ">= 1.5", grown("defer")),
+        _check("on Spark, ADAPT: tuples that wait at the end", "<= 0", told["adapt"]["moments"][-1][1]),
+        _check("on Spark, ADAPT: response in the last third against the middle one", "<= 1.3", slower("adapt")),
+        _check("on Spark, ADAPT: micro-batches published with a stale result", "<= 0", told["adapt"]["released_late"]),
+    ]
+
+
+def _check(what: str, wanted: str, measured: float) -> dict[str, Any]:
+    sign, bound = wanted.split()
+    value = round(float(measured), 3)
+    met = {"<=": value <= float(bound), ">=": value >= float(bound)}[sign]
+    return {"what": what, "wanted": wanted, "measured": value, "met": met}
+
+
+# --- tables
+
+
+def _tables(results: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+    found = []
+    for shape, one in results.get("figure 12", {}).items():
+        rows = [
+            [f"{float(share):.0%}", f"{one['jaqpot'][share]:.0%}", f"{one['jda_m'][share]:.0%}"]
+            for share in one["jaqpot"]
+        ]
+        found.append((f"Figure 12, {shape}: results over saturation", ["mu", "JAQPOT", "JDA_M"], rows))
+    for shape, by_times in results.get("figure 13", {}).items():
+        rows = []
+        for times, cell in by_times.items():
+            names = ("kept fresh", "jaqpot", "grepp", "jda_m")
+            stale = [f"{cell[name]:.1%}" if name in cell else "-" for name in names]
+            feasible = "{} of {}".format(*cell["plans"])
+            rows.append([f"{float(times):g}x", *stale, f"{cell['freshness']:.0%}", feasible])
+        head = ["freshness", "JAQPOT", "JAQPOT, not let go", "GrePP", "JDA_M", "of mu for freshness", "feasible plans"]
+        found.append((f"Figure 13, {shape}: stale results with 20% of saturation", head, rows))
+    if "figure 11" in results:
+        rows = [
+            [shape, name.upper(), f"{run['results']:,}", str(run["allocations"]), f"{run['allocation_ms']:.2f} ms"]
+            for shape, one in results["figure 11"].items()
+            for name, run in one.items()
+        ]
+        head = ["plan", "allocator", "results", "allocations", "time of one"]
+        found.append(("Figure 11: selectivities that change twice", head, rows))
+    if "spark" in results:
+        rows = []
+        for mode in ("defer", "adapt"):
+            told = results["spark"][mode]
+            means = [one[1] for one in told["responses_s"]]
+            last = f"{fmean(means[-5:]):.1f} s" if means else "-"
+            waits, made = told["moments"][-1][1:]
+            kept = [f"{told.get('left_out', 0):,}", f"{told.get('stale', 0):,}", str(told.get("released_late", "-"))]
+            rows.append([mode.upper(), f"{waits:,}", last, f"{made:,}", *kept])
+        head = ["on overload", "waiting at the end", "last responses", "results", "probes left out", "stale, prevented",
+                "released stale"]  # fmt: skip
+        found.append(("On Spark, the same overload", head, rows))
+    return found
+
+
+def show(results: dict[str, Any], console: Console) -> None:
+    for title, head, rows in _tables(results):
+        table = Table(*head, title=title)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    goals = Table("target", "wanted", "measured", "")
+    for check in results["checks"]:
+        goals.add_row(
+            check["what"], check["wanted"], f"{check['measured']:g}", "met" if check["met"] else "[red]missed"
+        )
+    console.print(goals)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    lines: list[str] = []
+    for title, head, rows in _tables(results):
+        lines += [f"{title}:", "", *(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)), ""]
+    lines += ["| target | wanted | measured | |", "|---|---|---|---|"]
+    lines += [
+        f"| {one['what']} | {one['wanted']} | {one['measured']:g} | {'met' if one['met'] else 'missed'} |"
+        for one in results["checks"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Figure 12 and 11 for both shapes, figure 13, and the two runs on Spark."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, 4, figsize=(18, 8))
+    for shape, one in results.get("figure 12", {}).items():
+        column = int(shape.endswith("bushy"))
+        for name in ("jaqpot", "jda_m"):
+            shares = [100 * float(share) for share in one[name]]
+            made = [100 * part for part in one[name].values()]
+            style = {"color": COLOURS[name], "linestyle": "-" if shape.startswith("dense") else "--", "marker": "o"}
+            axes[0][column].plot(shares, made, label=f"{name.upper()}, {shape}", **style)
+        axes[0][column].set(
+            title=f"Figure 12: {shape.split()[-1]}", xlabel="mu, % of saturation", ylabel="results, % of saturation"
+        )
+    for column, (shape, one) in enumerate(results.get("figure 11", {}).items()):
+        for name, run in one.items():
+            at_s, made = (list(some) for some in zip(*run["moments"], strict=True))
+            total = [sum(made[: place + 1]) for place in range(len(made))]
+            axes[1][column].plot(at_s, total, color=COLOURS[name], label=name.upper())
+        axes[1][column].set(title=f"Figure 11: {shape}", xlabel="stream time, s", ylabel="results, cumulative")
+    for row, (shape, by_times) in enumerate(results.get("figure 13", {}).items()):
+        for place, name in enumerate(("jaqpot", "grepp", "jda_m")):
+            at = [number + 0.25 * place for number in range(len(by_times))]
+            stale = [100 * cell.get(name, 0) for cell in by_times.values()]
+            axes[row][2].bar(at, stale, 0.25, color=COLOURS[name], label=name.upper())
+        axes[row][2].set_xticks([number + 0.25 for number in range(len(by_times))], [f"{one}x" for one in by_times])
+        axes[row][2].set(title=f"Figure 13: {shape}", xlabel="freshness", ylabel="stale results, %")
+    for mode in ("defer", "adapt") if "spark" in results else ():
+        told = results["spark"][mode]
+        axes[0][3].plot([one[0] for one in told["moments"]], [one[1] for one in told["moments"]], color=COLOURS[mode],
+                        label=mode.upper())  # fmt: skip
+        axes[1][3].plot([one[0] for one in told["responses_s"]], [one[1] for one in told["responses_s"]],
+                        color=COLOURS[mode], label=mode.upper())  # fmt: skip
+    axes[0][3].set(title="On Spark: what waits", xlabel="s", ylabel="tuples")
+    axes[1][3].set(title="On Spark: response", xlabel="micro-batch", ylabel="s, mean")
+    for axis in axes.ravel():
+        axis.grid(alpha=0.3)
+        axis.set_ylim(bottom=0)
+        axis.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)

@@ -1,0 +1,319 @@
+"""A group whose overload is met by leaving out probes (``ON OVERLOAD ADAPT``): its join runs as a tree.
+
+      told: probes allowed, now  -->  blocks, all of them, up the tree  -->  results, fresh ones only
+                                        every tuple kept and expired, whatever is probed
+
+Owns :class:`TreeOperator`. Blocks never wait for a budget: what an allowance does not cover is left out, not put off.
+Invariants: after a step nothing is pending; a state in between holds no part that nothing can meet any more, or that is
+wholly stale. Cost: that of the probes made; a comparison a part to expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.blocks import PendingBlock
+from headrace.engine.budget import ProbeBudget
+from headrace.engine.events import DropSegment, Effect
+from headrace.engine.halfway import Now, Probe, link_of, shared_classes
+from headrace.engine.inputs import Place
+from headrace.engine.joining_up import form_of, joined_rows
+from headrace.engine.operators import GroupOperator
+from headrace.engine.output import filtered, reach_of
+from headrace.engine.relations import (
+    ALWAYS,
+    CAME,
+    FRESH,
+    JOINED_LAYOUT,
+    JoinedRelation,
+    Relation,
+    SideFacts,
+    StreamRelation,
+    side_column,
+)
+from headrace.engine.segments import PLACE, Segment, int64s_of
+from headrace.engine.spaces import Block, Matches, NewRows, Space
+from headrace.engine.tree_join import HalfTally, JoinedState, TreeBlock, TreeOptions
+from headrace.engine.window import Collected, Part, Run, SegmentSource, WindowStore, open_run
+from headrace.plan.queries import Measure
+from headrace.plan.trees import HalfWayJoin, Sides, linear_tree
+
+
+@dataclass(slots=True)
+class Allowances:
+    """The probes of a step, by half-way join (None: all), and the fractions that are left from one to the next."""
+
+    probes: Mapping[HalfWayJoin, float] | None = None
+    credit: dict[HalfWayJoin, float] = field(default_factory=dict)
+    part: float = 1.0
+    """Of the step's tuples, those in the block at hand."""
+
+    def allowed(self, half: HalfWayJoin, offered: int) -> int:
+        if self.probes is None:
+            return offered
+        credit = self.credit.get(half, 0.0) + self.probes.get(half, 0.0) * self.part
+        allowed = min(offered, int(credit + 1e-9))
+        self.credit[half] = min(credit - allowed, 1.0)
+        return allowed
+
+
+class TreeOperator(GroupOperator):
+    """One group's running state in one shard, its join as a tree."""
+
+    def __init__(self, *told: Any) -> None:
+        super().__init__(*told)
+        graph, freshness = self.group.graph, self.group.freshness
+        assert graph is not None
+        assert freshness is not None
+        self.graph = graph
+        given = self._options.trees.get(self.group.signature)
+        self.tree_options = given or TreeOptions(linear_tree(graph.sides))
+        self.tree = self.tree_options.tree
+        self.links = {half: link_of(graph, half) for half in self.tree.half_ways}
+        reach = reach_of(self.windows)
+        self.facts = tuple(
+            SideFacts(side, state.position, state.input.time, measure, reach[side], freshness[side].size)
+            for side, (state, measure) in enumerate(zip(self.inputs, self.group.measures, strict=True))
+        )
+        self.states = {sides: self._state(sides) for sides in self.tree.susceptible}
+        self.allowances = Allowances()
+        self.tallies = {half: HalfTally() for half in self.tree.half_ways}
+        self.now_us = 0
+        self._clock: Callable[[], float] = lambda: 0.0
+        self.widest = reach
+        """The largest windows there ever were, by side: joined tuples may still be kept as long as those say."""
+        self.spent_s = 0.0
+        self.fresh_until_us = ALWAYS
+        """Until when this step's results are all fresh."""
+        self.stale_results = 0
+        """Those of this step that are not."""
+        self.lost = 0
+        """Held parts in between that were let go because they were stale, ever."""
+
+    def _state(self, sides: Sides) -> JoinedState:
+        partner = next(half.partner for half in self.tree.half_ways if half.own == sides)
+        classes = shared_classes(self.graph, sides, partner)
+        rows = self.tree_options.state_rows.get(sides)
+        form = form_of(self.graph, sides, classes[0] if classes else None, rows)
+        fanout = self.inputs[0].window.fanout
+        return JoinedState(form, WindowStore(JOINED_LAYOUT, fanout, self._serial))
+
+    # --- a step
+
+    def begin(self, now_us: int, probes: Sequence[float] | None) -> None:
+        """A step begins: when its results are released, and what may be probed (None: everything)."""
+        self.now_us, self.fresh_until_us, self.stale_results = now_us, ALWAYS, 0
+        self.allowances.probes = None if probes is None else dict(zip(self.tree.half_ways, probes, strict=True))
+        self.tallies = {half: HalfTally() for half in self.tree.half_ways}
+
+    def work(self, clock: Callable[[], float]) -> Iterator[Effect]:
+        """All blocks, whatever may be probed. ``clock``: the host's, to measure by."""
+        self._clock, began_s = clock, clock()
+        tuples = sum(block.tuples for block in self.pending)
+        for block in list(self.pending):
+            self.allowances.part = block.tuples / tuples if tuples else 1 / len(self.pending)
+            yield from self.take_turn(ProbeBudget())
+        self.spent_s = clock() - began_s
+
+    def _blocks_upto(self, upto: Sequence[Place], progress: Place | None, *, is_ahead: bool) -> list[list[Block]]:
+        assert not is_ahead  # a tree takes its tuples in order (``why_in_order``)
+        blocks = super()._blocks_upto(upto, progress, is_ahead=is_ahead)
+        return [[_with_arrivals(one) for one in rounds] for rounds in blocks]
+
+    def _straight_through(self, block: PendingBlock) -> Iterator[Effect]:
+        for one in block.rounds:
+            streams = [self._stream(side, new) for side, new in enumerate(one.inputs)]
+            going_up = TreeBlock(
+                self.graph,
+                self.tree_options,
+                self.links,
+                streams,
+                self.states,
+                self.facts,
+                self._now(),
+                self.allowances.allowed,
+                is_late=_is_late([stream.space for stream in streams]),
+                clock=self._clock,
+            )
+            spaces = going_up.spaces
+            for found in going_up.results():
+                matches = filtered(found, spaces, self.group.verified)
+                matches = self._aged(matches, spaces)
+                self.folds.take(self._outputs, matches, spaces, one.arrived_us, block.upto_us)
+                yield from self._outputs.emissions(matches, spaces, one.arrived_us, self._options.cut)
+            for half, tally in going_up.tallies.items():
+                self.tallies[half].add(tally)
+            self.fresh_until_us = min(self.fresh_until_us, going_up.fresh_until_us)
+            self.stale_results += going_up.stale_results
+            self._keep_joined(going_up.joined)
+            if len(block.rounds) > 1:
+                self._insert_round(one)
+
+    def _aged(self, matches: Matches, spaces: Sequence[Space]) -> Matches:
+        """The results with their ages where windows differ; where states in between keep a number of tuples, results
+        are in every window, however old."""
+        is_uneven = any(len(set(sizes)) > 1 for sizes in self.windows)
+        reach = tuple(one.reach for one in self.facts)
+        if reach != self.widest and not self.tree_options.state_rows:
+            aged = matches.with_ages(spaces, self.group.measures, by_side=True)
+            matches = matches.where(aged.in_window(reach))
+        if len(self.windows) == 1 and not is_uneven:
+            return matches
+        if self.tree_options.state_rows:
+            shape = (len(spaces), len(matches)) if is_uneven else (len(matches),)
+            return replace(matches, ages=np.zeros(shape, dtype=np.int64))
+        return matches.with_ages(spaces, self.group.measures, by_side=is_uneven)
+
+    def _stream(self, side: int, new: NewRows | None) -> StreamRelation:
+        state = self.inputs[side]
+        space = Space(state.window.runs, new, state.window.layout, side, state.position)
+        return StreamRelation(space, self.facts[side])
+
+    def _now(self) -> Now:
+        counted = [state.waiting.arrived_rows for state in self.inputs]
+        return Now(self.now_us, tuple(counted), self.tree_options.is_enforced)
+
+    def _keep_joined(self, joined: Mapping[Sides, Sequence[NewRows]]) -> None:
+        for sides, new in joined.items():
+            state = self.states[sides]
+            for one in new:
+                state.window.insert(one.segment, one.collected)
+                state.made += one.segment.rows
+            state.window.compact()
+
+    # --- settling
+
+    def settle(self, reached_us: Sequence[int | None], *, ended: bool) -> Iterator[Effect]:
+        yield from super().settle(reached_us, ended=ended)
+        cutoff_us = self._cutoff_us(reached_us)
+        for state in self.states.values():
+            if state.form.rows is not None:
+                state.window.expire_before(state.made)
+            elif cutoff_us is not None:
+                state.window.expire_before(cutoff_us)
+            for run in [one for one in state.window.runs if self._is_dead(state, one)]:
+                state.window.let_go(run)
+            yield from state.window.drain()
+
+    def _cutoff_us(self, reached_us: Sequence[int | None]) -> int | None:
+        """What no tuple that comes is older than."""
+        oldest = [*reached_us, *(state.waiting.first_us for state in self.inputs if state.waiting.rows)]
+        times = [one for one in oldest if one is not None]
+        return None if None in reached_us else min(times)
+
+    def _is_dead(self, state: JoinedState, run: Run) -> bool:
+        """Whether a run's joined tuples are all stale, or all out of a window of rows."""
+        batch = run.segment.batch
+        if self.tree_options.is_enforced and int(int64s_of(batch, FRESH).max()) < self.now_us:
+            self.lost += run.live_rows
+            return True
+        counted = [one for one in self.facts if one.measure is Measure.ROWS and one.side in state.form.sides]
+        for facts in counted if state.form.rows is None else ():
+            least_seen = self.inputs[facts.side].waiting.counted
+            if int(int64s_of(batch, side_column(facts.side, PLACE)).max()) < least_seen - facts.reach:
+                return True
+        return False
+
+    # --- statistics
+
+    def joined_runs(self) -> list[Run]:
+        """What states in between hold."""
+        return [run for state in self.states.values() for run in state.window.runs]
+
+    def state_rows(self) -> dict[Sides, int]:
+        """What each state holds."""
+        streams = {(side,): state.window for side, state in enumerate(self.inputs)}
+        windows = streams | {sides: state.window for sides, state in self.states.items()}
+        return {sides: sum(run.live_rows for run in window.runs) for sides, window in windows.items()}
+
+    # --- kept form
+
+    def tree_to_json(self) -> dict[str, Any]:
+        return {
+            "states": [
+                {
+                    "sides": list(sides),
+                    "key": state.form.key,
+                    "made": state.made,
+                    "runs": [_run_to_json(run) for run in state.window.runs],
+                }
+                for sides, state in self.states.items()
+            ],
+            "widest": self.widest,
+            "credit": [[half.join, half.child.value, left] for half, left in self.allowances.credit.items()],
+        }
+
+    def tree_from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
+        """Goes on with the states that this tree has too; the others' joined tuples are let go, and states that were
+        not there are made of what is held below them."""
+        found: set[Sides] = set()
+        self.widest = tuple(map(max, zip(self.widest, kept["widest"], strict=True)))
+        for one in kept["states"]:
+            state = self.states.get(tuple(one["sides"]))
+            if state is None or state.form.key != one["key"]:
+                self._finished += [DropSegment(name) for name in names_joined({"states": [one]})]
+                continue
+            found.add(tuple(one["sides"]))
+            state.made = one["made"]
+            state.window.runs += [_run_from_json(run, source) for run in one["runs"]]
+        credit = {(join, child): left for join, child, left in kept["credit"]}
+        halves = self.tree.half_ways
+        self.allowances.credit = {one: credit.get((one.join, one.child.value), 0.0) for one in halves}
+        if not found.issuperset(self.states) and all(one.measure is Measure.TIME for one in self.facts):
+            self._make_states(found)
+
+    def _make_states(self, found: set[Sides]) -> None:
+        """Fills the states that another tree did not have: every pair of held tuples below them, whichever is newer."""
+        relations: dict[Sides, Relation] = {(one.side,): self._stream(one.side, None) for one in self.facts}
+        for join in self.tree.joins[:-1]:
+            state = self.states[join.sides]
+            if join.sides not in found:
+                own, partner = relations[join.left], relations[join.right]
+                now = Now(-ALWAYS, (0,) * len(self.facts))
+                probe = Probe(self.graph, self.links[join.halves[0]], own, partner, self.facts, now, is_late=True)
+                every = np.arange(int(own.space.bases[-1]))
+                for pairs in probe.pairs(every, np.zeros(len(every), dtype=np.int64)):
+                    self._keep_joined({join.sides: joined_rows(probe, pairs, state.form, state.made)})
+            is_aged = state.form.rows is None
+            relations[join.sides] = JoinedRelation(join.sides, state.window.runs, [], self.facts, is_aged=is_aged)
+
+
+def names_joined(kept: dict[str, Any]) -> Iterator[str]:
+    """Every stored segment of a tree's kept states."""
+    for state in kept["states"]:
+        yield from (part[0] for run in state["runs"] for part in run["parts"])
+
+
+def _run_to_json(run: Run) -> dict[str, Any]:
+    parts = [[one.name, one.rows, one.size_bytes, one.min_us, one.max_us, one.last_place] for one in run.parts]
+    return {"name": run.name, "parts": parts, "collected": [run.collected.columns, run.collected.pushed]}
+
+
+def _run_from_json(kept: dict[str, Any], source: SegmentSource) -> Run:
+    columns, pushed = kept["collected"]
+    parts = tuple(Part(*part) for part in kept["parts"])
+    return open_run(kept["name"], parts, Collected(tuple(columns), tuple(pushed)), JOINED_LAYOUT, source)
+
+
+def _with_arrivals(block: Block) -> Block:
+    """The block, each row with when it arrived."""
+    inputs = [None if new is None else _dated(new, block) for new in block.inputs]
+    return replace(block, inputs=tuple(inputs))
+
+
+def _dated(new: NewRows, block: Block) -> NewRows:
+    came = pa.array(block.arrived_us[new.ranks].astype(np.int64))
+    segment = new.segment
+    return replace(new, segment=Segment(segment.batch.add_column(0, CAME, came), segment.keys, segment.ts_us))
+
+
+def _is_late(spaces: Sequence[Space]) -> bool:
+    """Whether a held tuple is after a new one."""
+    held = max(((run.max_us, space.position) for space in spaces for run in space.runs), default=None)
+    new = min(((one.new.segment.min_us, one.position) for one in spaces if one.new is not None), default=None)
+    return held is not None and new is not None and held > new

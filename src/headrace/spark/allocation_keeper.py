@@ -1,0 +1,333 @@
+"""Which probes trees may make, kept by the driver: what shards measured becomes allowances for the next micro-batch.
+
+      end of a micro-batch   shards told what half-way joins were offered, made and found, and what it took
+      moved by a share?      probes are allocated anew (``plan/allocators``); the reason is logged, and in the stats
+      next micro-batch       every shard is allowed its part, by its load; all look it up under the micro-batch's number
+
+Time is cut into micro-batches, so rates are by the time from one to the next, and an allowance is a rate times that.
+A budget of time is a service rate by what probes cost, as measured, of the shard with the most to do.
+
+Owns: :class:`AllocationKeeper` and the sums that fade (:class:`TreeMeter`). Cost: an allocation, quadratic in the
+streams, where something moved; its own time is in the statistics.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf, isinf
+
+from headrace.config import Settings
+from headrace.engine.tree_join import Choice, HalfTally, TreeOptions
+from headrace.plan.allocating import Allocation, AllocationProblem, ProbeFacts, Retention, unlimited_productivity
+from headrace.plan.allocators import allocate
+from headrace.plan.explain_joins import side_names
+from headrace.plan.explain_trees import unfresh_text
+from headrace.plan.reallocating import reason_to_reallocate
+from headrace.plan.sharing import Group, SharedPlan
+from headrace.plan.tree_choice import TreeChoice
+from headrace.plan.tree_plans import FIRST_PROBE_US, TreePlan, first_mu, first_period_s, plan_tree, tree_problem
+from headrace.plan.trees import JoinTree, half_text
+from headrace.spark.joins import JoinKeeper
+from headrace.spark.metrics import BatchFacts
+from headrace.spark.orders import Work
+from headrace.spark.tree_told import Allowed, TreeTold
+from headrace.stats import HalfWayStats, TreeStats
+
+FADING = 0.5
+"""What of a sum is left after each micro-batch."""
+TELLING_PROBES = 100.0
+"""Probes that say something about what a probe finds and costs."""
+LEAST_SHARE = 0.1
+"""Of a budget, for probes, however long all else takes."""
+LATELY = 5
+"""Micro-batches that the time to publication is looked up in."""
+
+log = logging.getLogger("headrace.allocation")
+
+
+@dataclass(slots=True)
+class TreeMeter:
+    """A tree's numbers over the last micro-batches, all shards together: sums that fade."""
+
+    halves: list[HalfTally]
+    seconds: float = 0.0
+    loads: dict[int, list[float]] = field(default_factory=dict)
+    """By shard, tuples offered to each half-way join."""
+    other_us: float = 0.0
+    """What the slowest shard took for all but probing, in a micro-batch."""
+    held: tuple[int, ...] = ()
+
+    def add(self, told: Mapping[int, TreeTold], period_s: float) -> None:
+        self.seconds = FADING * self.seconds + period_s
+        for number, half in enumerate(self.halves):
+            for name in ("offered", "probed", "found", "spent_s"):
+                came = sum(getattr(one.tallies[number], name) for one in told.values())
+                setattr(half, name, FADING * getattr(half, name) + came)
+        for shard, one in told.items():
+            before = self.loads.get(shard, [0.0] * len(self.halves))
+            self.loads[shard] = [FADING * old + new.offered for old, new in zip(before, one.tallies, strict=True)]
+        others = [one.spent_us - 1e6 * sum(half.spent_s for half in one.tallies) for one in told.values()]
+        self.other_us += 0.5 * (max(others, default=0.0) - self.other_us)
+        self.held = tuple(map(sum, zip(*(one.held for one in told.values()), strict=True)))
+
+    def rate(self, number: int) -> float:
+        return self.halves[number].offered / self.seconds if self.seconds else 0.0
+
+    def cost_us(self, number: int) -> float:
+        """What a probe of a half-way join took; of one that made few, the mean of all."""
+        one = self.halves[number]
+        if one.probed >= TELLING_PROBES:
+            return max(1e6 * one.spent_s / one.probed, 1e-3)
+        probed, spent_s = sum(half.probed for half in self.halves), sum(half.spent_s for half in self.halves)
+        return max(1e6 * spent_s / probed, 1e-3) if probed >= TELLING_PROBES else FIRST_PROBE_US
+
+    def share(self, shard: int, number: int, shards: int) -> float:
+        """A shard's part of what is offered to a half-way join; an even one before anything was."""
+        total = sum(some[number] for some in self.loads.values())
+        return self.loads[shard][number] / total if total and shard in self.loads else 1 / shards
+
+    @property
+    def largest_share(self) -> float:
+        """Of all that is offered, the part of the shard that has the most."""
+        loads = [sum(some) for some in self.loads.values()]
+        return max(loads) / sum(loads) if loads and sum(loads) else 1 / max(len(loads), 1)
+
+
+@dataclass(slots=True)
+class RunningTree:
+    """A group's tree as it runs."""
+
+    group: Group
+    names: list[str]
+    tree: JoinTree
+    choice: TreeChoice | None
+    meter: TreeMeter
+    allocation: Allocation
+    allocations: int = 1
+    allocation_ms: float = 0.0
+    stale: int = 0
+    left_out: int = 0
+    purged: int = 0
+    released_late: int = 0
+    last: tuple[HalfTally, ...] = ()
+    unreleased: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class AllocationKeeper:
+    """The trees of the plan that runs. ``joins`` knows what their streams are like."""
+
+    settings: Settings
+    joins: JoinKeeper
+    trees: dict[str, RunningTree] = field(default_factory=dict)
+    moves: list[str] = field(default_factory=list)
+    """Each allocation that was worked out again, with its micro-batch and its reason."""
+    _began_s: float | None = None
+    _period_s: float = 0.0
+    _lags_us: deque[float] = field(default_factory=lambda: deque(maxlen=LATELY))
+
+    def adopt(self, plan: SharedPlan) -> None:
+        """From now on this plan runs: trees that were there stay as they are."""
+        groups = [group for group in plan.groups if group.adapts]
+        self.trees = {one.signature: self.trees.get(one.signature) or self._planted(one) for one in groups}
+
+    def _planted(self, group: Group) -> RunningTree:
+        facts = self.joins.joins[group.signature].facts
+        tree, choice = plan_tree(group, self.settings, facts)
+        problem = tree_problem(group, tree, facts, first_mu(self.settings), self.settings)
+        allocation = allocate(problem, self.settings.allocator)
+        meter = TreeMeter([HalfTally() for _ in tree.half_ways])
+        found = RunningTree(group, side_names(group), tree, choice, meter, allocation)
+        self._report(found)
+        return found
+
+    def applied(self, work: Work) -> Work:
+        """The work with the trees as they are run."""
+        trees = {
+            signature: TreeOptions(one.tree, Choice(self.settings.probe_choice), state_rows=self._state_rows(one))
+            for signature, one in self.trees.items()
+        }
+        return replace(work, shard=replace(work.shard, trees=trees))
+
+    def _state_rows(self, one: RunningTree) -> dict[tuple[int, ...], int]:
+        """Where states in between keep a number of tuples: what windows would hold, by what was known at first."""
+        if Retention(self.settings.retention) is Retention.WINDOW:
+            return {}
+        held = dict(zip(one.tree.states, one.allocation.problem.held, strict=True))
+        return {state: max(1, round(held[state] / self.settings.shards)) for state in one.tree.susceptible}
+
+    # --- what is measured
+
+    def learn(self, facts: BatchFacts) -> bool:
+        """Takes in what a micro-batch told; whether the next one should be told what may be probed."""
+        if not self.trees:
+            return False
+        self._time(facts)
+        for signature, shards in facts.trees().items():
+            one = self.trees.get(signature)
+            if one is not None and shards:
+                self._count(one, facts, shards)
+                self._reallocate(one, facts.batch)
+        return True
+
+    def _time(self, facts: BatchFacts) -> None:
+        first = first_period_s(self.settings)
+        if self._began_s is not None:
+            passed_s = min(max(facts.began_s - self._began_s, 1e-3), 60.0)
+            self._period_s += 0.5 * (passed_s - self._period_s)
+        self._period_s = self._period_s or first
+        self._began_s = facts.began_s
+
+    def _count(self, one: RunningTree, facts: BatchFacts, shards: Mapping[int, TreeTold]) -> None:
+        one.meter.add(shards, self._period_s)
+        one.last = tuple(map(_added, zip(*(told.tallies for told in shards.values()), strict=True)))
+        one.stale += sum(half.stale for half in one.last)
+        one.left_out += sum(half.offered - half.probed for half in one.last)
+        one.purged += sum(told.purged for told in shards.values())
+        published_us = facts.published_s * 1e6
+        one.released_late += any(told.fresh_until_us < published_us for told in shards.values())
+        ahead_us = self.ahead_us
+        self._lags_us.append(max(published_us - told.told_us for told in shards.values()) + ahead_us)
+
+    @property
+    def ahead_us(self) -> int:
+        """How long after a step results are taken to be published: as long as lately at most, and a little more."""
+        return round(1.2 * max(self._lags_us, default=0.0))
+
+    # --- allocating
+
+    def _reallocate(self, one: RunningTree, batch: int) -> None:
+        problem = self._problem(one)
+        before = one.allocation.problem
+        reason = reason_to_reallocate(before, problem, one.names, self.settings.reallocate)
+        one.unreleased = tuple(self._too_slow(one))
+        if reason is None:
+            return
+        began_s = time.perf_counter()
+        one.allocation = allocate(problem, self.settings.allocator)
+        one.allocation_ms = (time.perf_counter() - began_s) * 1e3
+        one.allocations += 1
+        if not isinf(problem.mu):
+            self.moves.append(f"micro-batch {batch + 1}: probes of {one.tree.text(one.names)} allocated anew: {reason}")
+            log.info("%s", self.moves[-1])
+        self._report(one)
+
+    def _problem(self, one: RunningTree) -> AllocationProblem:
+        """What is known now: what was measured by half-way join where that says something, samples where not."""
+        facts, meter, tree = self.joins.joins[one.group.signature].facts, one.meter, one.tree
+        numbers = {half: number for number, half in enumerate(tree.half_ways)}
+        rates = [meter.rate(numbers[tree.path(side)[0]]) for side in tree.sides]
+        mu, is_timed = self._mu(meter)
+        cells = self.settings.shards
+        known = tree_problem(one.group, tree, facts, mu, self.settings, rates, cells=cells)
+        full, probes = known.full_of, []
+        for number, half in enumerate(tree.half_ways):
+            told, productivity = meter.halves[number], known.probes[number].productivity
+            if told.probed >= TELLING_PROBES:
+                came = meter.rate(numbers[next(other for other in tree.half_ways if other.own == half.partner)])
+                share = came / full[half.partner] if full[half.partner] else 0.0
+                fill = 1.0 if len(half.partner) == 1 or known.retention is Retention.COUNT else min(share, 1.0)
+                productivity = unlimited_productivity(told.found / told.probed, fill, productivity)
+            probes.append(ProbeFacts(productivity, meter.cost_us(number) if is_timed else 1.0))
+        held = known.held
+        if known.retention is Retention.COUNT and meter.held:
+            held = tuple(map(float, meter.held))
+        return replace(known, probes=tuple(probes), held=held)
+
+    def _mu(self, meter: TreeMeter) -> tuple[float, bool]:
+        """The service rate of a tree, and whether it is in microseconds rather than in probes."""
+        settings, trees = self.settings, len(self.trees)
+        if settings.service_rate is not None:
+            return settings.service_rate / trees, False
+        if settings.budget is None:
+            return inf, False
+        if settings.budget.probes is not None:
+            return settings.budget.probes / self._period_s / trees, False
+        assert settings.budget.time_us is not None
+        left_us = max(settings.budget.time_us / trees - meter.other_us, LEAST_SHARE * settings.budget.time_us / trees)
+        return left_us / meter.largest_share / self._period_s, True
+
+    def _report(self, one: RunningTree) -> None:
+        for text in self.infeasible(one):
+            log.warning("infeasible: %s", text)
+
+    def infeasible(self, one: RunningTree) -> tuple[str, ...]:
+        """What cannot be kept fresh, by name of state and stream."""
+        problem = one.allocation.problem
+        return (*(unfresh_text(problem, missed, one.names) for missed in one.allocation.unfresh), *one.unreleased)
+
+    def _too_slow(self, one: RunningTree) -> list[str]:
+        """Streams whose tuples are too old by the time that anything is published."""
+        assert one.group.freshness is not None
+        lag_s = max(self._lags_us, default=0.0) / 1e6
+        loads = zip(one.names, one.allocation.problem.loads, strict=True)
+        return [
+            f"results are published {lag_s:.1f} s after their step, later than {name} may be old "
+            f"({load.freshness_s:g} s); allow a longer FRESHNESS or a shorter trigger"
+            for name, load in loads
+            if load.freshness_s < lag_s
+        ]
+
+    # --- what is told
+
+    def allowed(self) -> Allowed:
+        """What the next micro-batch may do."""
+        period_s = self._period_s or first_period_s(self.settings)
+        probes = {}
+        for signature, one in self.trees.items():
+            if isinf(one.allocation.problem.mu):
+                continue
+            probes[signature] = {
+                shard: tuple(
+                    allowed * period_s * one.meter.share(shard, number, self.settings.shards)
+                    for number, allowed in enumerate(one.allocation.allowances)
+                )
+                for shard in range(self.settings.shards)
+            }
+        return Allowed(probes, self.ahead_us)
+
+    def plans(self) -> dict[str, TreePlan]:
+        """For EXPLAIN."""
+        return {name: TreePlan(one.tree, one.choice, one.allocation) for name, one in self.trees.items()}
+
+    def stats(self) -> tuple[TreeStats, ...]:
+        return tuple(self._stats(name, one) for name, one in self.trees.items())
+
+    def _stats(self, name: str, one: RunningTree) -> TreeStats:
+        allocation, seconds = one.allocation, self._period_s or 1.0
+        root = len(one.tree.joins) - 1
+        made = sum(half.found for half, way in zip(one.last, one.tree.half_ways, strict=False) if way.join == root)
+        halves = tuple(
+            HalfWayStats(
+                half_text(half, one.names), told.offered, told.probed, told.found, told.stale, allowed * seconds
+            )
+            for half, told, allowed in zip(one.tree.half_ways, one.last, allocation.allowances, strict=False)
+        )
+        return TreeStats(
+            name,
+            one.tree.text(one.names),
+            allocation.allocator,
+            halves,
+            made / seconds,
+            allocation.problem.saturation.throughput,
+            allocation.problem.mu,
+            allocation.freshness_share,
+            one.left_out,
+            one.stale,
+            one.purged,
+            one.released_late,
+            self.infeasible(one),
+            one.allocations,
+            one.allocation_ms,
+        )
+
+
+def _added(tallies: Iterable[HalfTally]) -> HalfTally:
+    total = HalfTally()
+    for one in tallies:
+        total.add(one)
+    return total

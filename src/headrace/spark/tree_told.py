@@ -1,0 +1,90 @@
+"""What a shard tells of its trees with each micro-batch: what half-way joins did, what states hold, how fresh it is.
+
+Owns :class:`TreeTold`, in JSON a part of the shard's report, and ``tree_events``, which turns the orders of a
+micro-batch into what the shard is told. Cost: a few numbers a half-way join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.engine.events import Event, ProbesAllowed, TimeTold
+from headrace.engine.shard import Shard
+from headrace.engine.tree_join import HalfTally
+from headrace.plan.trees import JoinTree, Sides
+
+
+@dataclass(frozen=True, slots=True)
+class TreeTold:
+    """One shard's tree in one micro-batch: by half-way join what it did, by state what it holds. ``spent_us``: of all
+    its work; ``told_us``: when its results were to be released; ``fresh_until_us``: until when they are all fresh."""
+
+    tallies: tuple[HalfTally, ...]
+    held: tuple[int, ...]
+    purged: int
+    spent_us: float
+    told_us: int
+    fresh_until_us: int
+
+    def to_json(self) -> list[Any]:
+        halves = [[one.offered, one.probed, one.found, one.stale, one.spent_s] for one in self.tallies]
+        return [halves, self.held, self.purged, self.spent_us, self.told_us, self.fresh_until_us]
+
+    @staticmethod
+    def from_json(told: Sequence[Any]) -> TreeTold:
+        halves, held, *numbers = told
+        return TreeTold(tuple(HalfTally(*one) for one in halves), tuple(held), *numbers)
+
+    def held_of(self, tree: JoinTree) -> dict[Sides, int]:
+        return dict(zip(tree.states, self.held, strict=True))
+
+
+def trees_told(shard: Shard) -> dict[str, list[Any]]:
+    """A shard's trees after a step, by group."""
+    found = {}
+    for signature, one in shard.trees().items():
+        held = one.state_rows()
+        found[signature] = TreeTold(
+            tuple(one.tallies[half] for half in one.tree.half_ways),
+            tuple(held[state] for state in one.tree.states),
+            one.lost,
+            one.spent_s * 1e6,
+            one.now_us,
+            one.fresh_until_us,
+        ).to_json()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the trees of a micro-batch may do: by group and shard, probes of each half-way join; and how long after a
+    step its results are taken to be released."""
+
+    probes: Mapping[str, Mapping[int, tuple[float, ...]]] = field(default_factory=dict)
+    ahead_us: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        probes = {group: {str(shard): some for shard, some in one.items()} for group, one in self.probes.items()}
+        return {"probes": probes, "ahead_us": self.ahead_us}
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> Allowed:
+        probes = {
+            group: {int(shard): tuple(some) for shard, some in one.items()} for group, one in told["probes"].items()
+        }
+        return Allowed(probes, told["ahead_us"])
+
+
+def tree_events(allowed: Allowed, groups: Mapping[str, int], shard: int, now_us: int) -> list[Event]:
+    """What a shard is told of the time and of its probes. ``groups``: by those that adapt, how many half-way joins
+    their trees have: an allowance for another tree, of a plan before this one, counts for nothing."""
+    if not groups:
+        return []
+    found: list[Event] = [TimeTold(now_us + allowed.ahead_us)]
+    for group, halves in groups.items():
+        probes = allowed.probes.get(group, {}).get(shard)
+        if probes is not None and len(probes) == halves:
+            found.append(ProbesAllowed(group, probes))
+    return found

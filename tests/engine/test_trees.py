@@ -1,0 +1,230 @@
+"""Trees of joins under a limit: what is probed, what is left out, what is too old, and what is kept all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from engine_cases import WIDE, column, row
+from local_host import LocalHost
+from strategies import SECOND_US
+
+from headrace.engine.arrow_types import arrow_schema
+from headrace.engine.events import Event, ProbesAllowed, TimeTold
+from headrace.engine.packing import Envelope, Kind
+from headrace.engine.shard import Shard, ShardOptions
+from headrace.engine.tree_join import Choice, TreeOptions, chosen
+from headrace.engine.tree_operator import TreeOperator
+from headrace.model import Catalog, QueryId, Stream, StreamId
+from headrace.plan.functions import call
+from headrace.plan.queries import Extent, Measure, Output, Overload, Query, Source, within_us
+from headrace.plan.trees import JoinTree, parse_tree
+
+NAMES = "abcd"
+CATALOG = Catalog(tuple(Stream(StreamId(name), WIDE, "ts") for name in NAMES))
+
+
+def query(sources: str, window_s: int = 100, fresh_s: int | None = None) -> Query:
+    """A join of these streams on k, with every source's id."""
+    freshness = () if fresh_s is None else (Extent(Measure.TIME, fresh_s * SECOND_US),) * len(sources)
+    return Query(
+        QueryId("q"),
+        tuple(Source(StreamId(name), name) for name in sources),
+        tuple(call("=", column(0, "k"), column(side, "k")) for side in range(1, len(sources))),
+        tuple(Output(f"{name}_id", column(side, "id")) for side, name in enumerate(sources)),
+        within_us(window_s * SECOND_US, len(sources)),
+        overload=Overload.ADAPT,
+        freshness=freshness,
+    )
+
+
+class Told(LocalHost):
+    """A host that tells shards the time, and what they may probe; nothing that came waits for another stream."""
+
+    events: tuple[Event, ...] = ()
+
+    def deliver(self, envelopes: list) -> None:  # type: ignore[type-arg]
+        step = Shard.step
+
+        def told(shard: Shard, events: Sequence[Event], *more: object) -> Iterator[object]:
+            return step(shard, [*events, *self.events], *more)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Shard, "step", told)
+            super().deliver([*envelopes, *(Envelope(shard, Kind.END) for shard in range(len(self.stores)))])
+
+    def allow(self, *probes: float) -> None:
+        self.events = (ProbesAllowed(self.plan.groups[0].signature, probes),)
+
+    @property
+    def tree(self) -> TreeOperator:
+        (tree,) = self.shards[0].trees().values()
+        return tree
+
+
+def host(asked: Query, text: str, **options: object) -> Told:
+    made = Told(CATALOG, [asked], restoring=bool(options.pop("restoring", False)))
+    (group,) = made.plan.groups
+    tree: JoinTree = parse_tree(text, [source.stream for source in asked.sources])
+    made.options = ShardOptions(trees={group.signature: TreeOptions(tree, **options)})  # type: ignore[arg-type]
+    made.change(CATALOG, [asked])
+    return made
+
+
+def send(to: Told, at_us: int = 0, **rows: Sequence[tuple[float, int]]) -> None:
+    """Rows (time in seconds, id), all of one key, that arrive at a time."""
+    batches = {
+        name: pa.RecordBatch.from_pylist([row(ts, number, 0) for ts, number in some], schema=arrow_schema(WIDE))
+        for name, some in rows.items()
+    }
+    to.arrive(batches, at_us=at_us)  # type: ignore[arg-type]
+
+
+def ids(of: Told) -> list[tuple[object, ...]]:
+    return [tuple(one.values()) for one in of.rows("q")]
+
+
+# --- allowances
+
+
+@pytest.mark.parametrize(
+    ("choice", "probing"), [(Choice.OLDEST, [0, 1]), (Choice.NEWEST, [4, 5]), (Choice.SPREAD, [1, 4])]
+)
+def test_of_six_tuples_two_probe(choice: Choice, probing: list[int]) -> None:
+    tested = host(query("ab"), "(a b)", choice=choice)
+    send(tested, b=[(0, 100)], a=[(0, 99)])
+    tested.allow(2, 0)
+    send(tested, a=[(1, number) for number in range(6)], b=[(1, 50)])
+    assert [a for a, b in ids(tested) if b == 100 and a != 99] == probing
+
+
+def test_chosen_takes_all_where_all_may() -> None:
+    assert chosen(np.array([2, 0, 1]), 5, Choice.SPREAD).tolist() == [0, 1, 2]
+
+
+def test_tuples_that_do_not_probe_are_found_by_later_ones() -> None:
+    """Every tuple is inserted: only the probe of the later one is missing."""
+    tested = host(query("ab"), "(a b)")
+    tested.allow(0, 0)
+    send(tested, a=[(0, 1)], b=[(0, 2)])
+    tested.events = ()
+    send(tested, a=[(1, 3)], b=[(1, 4)])
+    assert sorted(ids(tested)) == [(1, 4), (3, 2), (3, 4)]
+
+
+def test_probes_left_out_are_counted() -> None:
+    tested = host(query("abc"), "((a b) c)")
+    send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    tested.allow(1, 0, 10, 0)
+    send(tested, a=[(1, 4), (1, 5), (1, 6)], b=[(1, 7)], c=[(1, 8)])
+    told = [(one.offered, one.probed, one.found) for one in tested.tree.tallies.values()]
+    assert told == [(3, 1, 1), (1, 0, 0), (1, 1, 1), (1, 0, 0)]
+
+
+def test_fractions_of_probes_add_up_over_steps() -> None:
+    tested = host(query("ab"), "(a b)", restoring=True)
+    send(tested, a=[(0, 0)], b=[(0, 100)])
+    tested.allow(0.5, 0)
+    for second in range(1, 9):
+        send(tested, a=[(second, second)], b=[(second, 100 + second)])
+    assert len({a for a, b in ids(tested) if b == 100 and a}) == 4
+
+
+def test_what_an_unmade_probe_below_would_find_is_not_found_above() -> None:
+    tested = host(query("abc"), "((a b) c)")
+    tested.allow(0, 0, 100, 100)
+    send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    tested.events = ()
+    send(tested, a=[(1, 4)], b=[(1, 5)], c=[(1, 6)])
+    assert not [one for one in ids(tested) if one[:2] == (1, 2)]
+    assert [one for one in ids(tested) if one[0] == 4]
+
+
+# --- freshness
+
+
+def test_no_result_has_a_tuple_that_arrived_before_the_freshness() -> None:
+    tested = host(query("abc", fresh_s=10), "((a b) c)")
+    send(tested, 0, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    send(tested, 8 * SECOND_US, a=[(1, 4)], b=[(1, 5)], c=[(1, 6)])
+    send(tested, 12 * SECOND_US, a=[(2, 7)], b=[(2, 8)], c=[(2, 9)])
+    came_s = {1: 0, 2: 0, 3: 0, 4: 8, 5: 8, 6: 8, 7: 12, 8: 12, 9: 12}
+    late = [one for one in ids(tested) if any(number in (7, 8, 9) for number in one)]  # type: ignore[comparison-overlap]
+    assert late
+    assert all(came_s[number] >= 2 for one in late for number in one)  # type: ignore[index]
+    assert len(ids(tested)) == 1 + 7 + 7
+
+
+def test_the_default_freshness_is_the_window() -> None:
+    tested = host(query("ab", window_s=5), "(a b)")
+    send(tested, 0, a=[(0, 1)], b=[(0, 2)])
+    send(tested, 6 * SECOND_US, a=[(1, 3)], b=[(1, 4)])
+    assert ids(tested) == [(1, 2), (3, 4)]
+
+
+def test_time_that_is_told_counts() -> None:
+    """A result is released when the host says, not when its newest tuple arrived."""
+    tested = host(query("ab", fresh_s=10), "(a b)")
+    send(tested, 0, a=[(0, 1)], b=[(0, 2)])
+    tested.events = (TimeTold(20 * SECOND_US),)
+    send(tested, 12 * SECOND_US, a=[(1, 3)], b=[(1, 4)])
+    assert ids(tested) == [(1, 2), (3, 4)]
+
+
+def test_stale_tuples_in_between_are_let_go() -> None:
+    tested = host(query("abc", fresh_s=10), "((a b) c)")
+    send(tested, 0, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    send(tested, 1 * SECOND_US, a=[(1, 4)], b=[(1, 5)], c=[(1, 6)])
+    assert tested.tree.state_rows()[0, 1] > 0
+    tested.events = (TimeTold(60 * SECOND_US),)
+    tested.go_on()
+    assert tested.tree.state_rows()[0, 1] == 0
+    assert tested.tree.lost > 0
+
+
+def test_a_freshness_of_rows_is_counted_in_the_whole_stream() -> None:
+    asked = replace(
+        query("ab"),
+        windows=(Extent(Measure.ROWS, 100),) * 2,
+        freshness=(Extent(Measure.ROWS, 2), Extent(Measure.ROWS, 100)),
+    )
+    tested = host(asked, "(a b)")
+    send(tested, a=[(0, 0), (1, 1), (2, 2), (3, 3)], b=[(4, 10)])
+    assert sorted(ids(tested)) == [(2, 10), (3, 10)]
+
+
+# --- states in between
+
+
+def test_a_state_measured_in_tuples_keeps_the_newest() -> None:
+    """The paper's model: joined tuples stay until newer ones displace them, however old."""
+    tested = host(query("abc", fresh_s=1000), "((a b) c)", state_rows={(0, 1): 1}, is_enforced=False)
+    send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    send(tested, a=[(1, 4)], b=[(1, 5)], c=[(1, 6)])
+    tested.allow(0, 0, 0, 100)
+    send(tested, a=[(900, 7)], b=[(900, 8)], c=[(900, 9), (901, 10)])
+    assert [one for one in ids(tested) if one[2] in (9, 10)] == [(4, 5, 9), (4, 5, 10)]
+
+
+def test_joined_tuples_leave_with_the_first_of_their_tuples() -> None:
+    tested = host(query("abc", window_s=5, fresh_s=1000), "((a b) c)")
+    send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    send(tested, a=[(4, 4)], b=[(4, 5)], c=[(4, 6)])
+    assert tested.tree.state_rows()[0, 1] == 4
+    for second in (20, 40):
+        send(tested, a=[(second, 7)], b=[(second, 8)], c=[(second, 9)])
+    assert tested.tree.state_rows()[0, 1] <= 1
+
+
+def test_a_window_that_goes_leaves_no_result_that_only_it_had() -> None:
+    """Joined tuples that were kept for a larger window are no results of the smaller one."""
+    small, large = query("abc", window_s=5, fresh_s=1000), query("abc", window_s=50, fresh_s=1000)
+    tested = Told(CATALOG, [small, replace(large, name=QueryId("large"))])
+    send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    send(tested, a=[(4, 4)], b=[(4, 5)], c=[(4, 6)])
+    tested.change(CATALOG, [small])
+    send(tested, c=[(8, 7), (30, 8)])
+    assert [one for one in ids(tested) if one[2] in (7, 8)] == [(4, 5, 7)]

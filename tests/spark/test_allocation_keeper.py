@@ -1,0 +1,156 @@
+"""Allowances kept by the driver: they follow what shards tell, are shared by load, and say what cannot be fresh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_join_keeper import STREAMS
+
+from headrace.config import Settings, parse_budget
+from headrace.engine.events import ProbesAllowed, TimeTold
+from headrace.engine.relations import ALWAYS
+from headrace.engine.tree_join import HalfTally
+from headrace.plan.sharing import SharedPlan, share
+from headrace.spark.allocation_keeper import AllocationKeeper
+from headrace.spark.joins import JoinKeeper
+from headrace.spark.metrics import BatchFacts
+from headrace.spark.orders import Orders, Work
+from headrace.spark.tree_told import Allowed, TreeTold, tree_events
+from headrace.sql import read_script
+
+QUERY = """CREATE QUERY q AS SELECT b.x FROM a FRESHNESS 1 MINUTE, b FRESHNESS 1 MINUTE, c FRESHNESS 1 MINUTE
+  WHERE a.x = b.x AND b.y = c.y WINDOW 10 SECONDS ON OVERLOAD ADAPT;"""
+OTHER = "CREATE QUERY r AS SELECT a.x FROM a, b WHERE a.x = b.x WINDOW 10 SECONDS;"
+
+
+def plan(text: str = QUERY) -> SharedPlan:
+    script = read_script(STREAMS + text)
+    return share(script.catalog, script.queries)
+
+
+def keeper(path: Path, text: str = QUERY, **settings: Any) -> AllocationKeeper:
+    chosen = Settings(shards=2, plan="((a b) c)", **settings)
+    joins = JoinKeeper(chosen, path / "grids.json")
+    joins.adopt(plan(text))
+    kept = AllocationKeeper(chosen, joins)
+    kept.adopt(plan(text))
+    return kept
+
+
+@dataclass(frozen=True)
+class Half:
+    """What a half-way join did in a micro-batch, all shards together."""
+
+    offered: int
+    found: int
+
+
+def told(batch: int, *halves: Half, loads: tuple[float, float] = (0.5, 0.5), lag_s: float = 0.5) -> BatchFacts:
+    """A micro-batch of a second; every probe took ten microseconds."""
+    (signature,) = (group.signature for group in plan().groups if group.adapts)
+    shards = []
+    for shard, load in enumerate(loads):
+        tallies = tuple(
+            HalfTally(
+                round(load * one.offered), round(load * one.offered), round(load * one.found), 0, 1e-5 * one.offered
+            )
+            for one in halves
+        )
+        one = TreeTold(tallies, (100, 100, 100, 50), 0, 1e5, round(batch * 1e6), ALWAYS)
+        shards.append((shard, {"trees": {signature: one.to_json()}}))
+    return BatchFacts(batch, float(batch), batch + lag_s, tuple(shards))
+
+
+EVEN = (Half(1000, 2000), Half(1000, 2000), Half(4000, 4000), Half(1000, 4000))
+
+
+def test_without_a_limit_everything_is_allowed(tmp_path: Path) -> None:
+    kept = keeper(tmp_path)
+    for batch in range(3):
+        kept.learn(told(batch, *EVEN))
+    assert kept.allowed().probes == {}
+    assert kept.moves == []
+    assert kept.stats()[0].left_out == 0
+
+
+def test_a_service_rate_is_divided_and_shared_by_load(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, service_rate=3500.0)
+    for batch in range(6):
+        kept.learn(told(batch, *EVEN, loads=(0.75, 0.25)))
+    (by_shard,) = kept.allowed().probes.values()
+    total = sum(map(sum, by_shard.values()))
+    assert total == pytest.approx(3500, rel=0.05)
+    assert sum(by_shard[0]) == pytest.approx(3 * sum(by_shard[1]), rel=0.01)
+    (tree,) = kept.stats()
+    assert (tree.plan, tree.allocator, len(tree.halves)) == ("((a b) c)", "jaqpot", 4)
+    assert tree.allocation_ms > 0
+
+
+def test_a_budget_of_time_becomes_probes_by_what_they_cost(tmp_path: Path) -> None:
+    """30 ms less what else is done are at most 3,000 probes of 10 us on the shard that has the most to do."""
+    kept = keeper(tmp_path, budget=parse_budget("30 ms"))
+    for batch in range(6):
+        kept.learn(told(batch, *EVEN))
+    (by_shard,) = kept.allowed().probes.values()
+    assert 10 < max(map(sum, by_shard.values())) <= 3000
+
+
+def test_probes_are_allocated_anew_when_something_moves_and_the_reason_is_told(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, service_rate=3500.0)
+    for batch in range(8):
+        kept.learn(told(batch, *EVEN))
+    before = len(kept.moves)
+    kept.learn(told(8, *EVEN))
+    assert len(kept.moves) == before
+    for batch in range(9, 14):
+        kept.learn(told(batch, Half(1000, 200), *EVEN[1:]))
+    assert len(kept.moves) > before
+    assert "probes of ((a b) c) allocated anew" in kept.moves[-1]
+    assert "a with S(b)" in " ".join(kept.moves)
+
+
+def test_a_freshness_that_publication_takes_longer_than_is_told_by_stream(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, QUERY.replace("c FRESHNESS 1 MINUTE", "c FRESHNESS 2 SECONDS"))
+    facts = told(0, *EVEN, lag_s=5.0)
+    (signature,) = kept.trees
+    shards = tuple((shard, {"trees": {signature: next(iter(one["trees"].values()))}}) for shard, one in facts.told)
+    kept.learn(BatchFacts(0, 0.0, 5.0, shards))
+    (tree,) = kept.stats()
+    assert any("later than c may be old (2 s)" in one for one in tree.infeasible)
+
+
+def test_states_that_keep_a_number_of_tuples_need_refreshing(tmp_path: Path) -> None:
+    text = QUERY.replace("1 MINUTE", "11 SECONDS")
+    kept = keeper(tmp_path, text, service_rate=20.0, retention="count")
+    (tree,) = kept.stats()
+    assert any(one.startswith("S(a b) cannot be kept fresh enough for results with") for one in tree.infeasible)
+    options = kept.applied(Work(plan(text), frozenset(), frozenset())).shard.trees
+    assert next(iter(options.values())).state_rows[0, 1] > 0
+
+
+def test_queries_that_defer_have_no_tree(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, OTHER)
+    assert kept.trees == {}
+    assert not kept.learn(BatchFacts(0, 0.0, 0.0, ()))
+
+
+# --- orders
+
+
+def test_allowances_are_looked_up_by_micro_batch_and_shard(tmp_path: Path) -> None:
+    orders = Orders(str(tmp_path / "orders"))
+    orders.give_allowed(3, Allowed({"g": {0: (1.0, 2.0), 1: (3.0, 4.0)}}, 500))
+    orders.give_allowed(7, Allowed({"g": {0: (9.0, 9.0), 1: (9.0, 9.0)}}, 700))
+    assert orders.allowed(2) == Allowed()
+    assert tree_events(orders.allowed(5), {"g": 2}, 1, 10_000) == [TimeTold(10_500), ProbesAllowed("g", (3.0, 4.0))]
+    orders.forget_before(7)
+    assert orders.allowed(8).ahead_us == 700
+
+
+def test_allowances_of_another_tree_count_for_nothing() -> None:
+    allowed = Allowed({"g": {0: (1.0, 2.0)}})
+    assert tree_events(allowed, {"g": 4}, 0, 5) == [TimeTold(5)]
+    assert tree_events(allowed, {}, 0, 5) == []

@@ -1,0 +1,81 @@
+"""Joins that leave probes out, on Spark: with every probe the oracle's rows, with few a part of them, once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from commands import Command
+from pyspark.sql import SparkSession
+from streams import answers, assert_answers, assert_in_order, output
+from test_multiway import TIMES, run_once, streams
+
+pytestmark = pytest.mark.spark
+
+ADAPT = "ON OVERLOAD ADAPT"
+
+
+def fresh(name: str) -> str:
+    return f"{name} FRESHNESS 1 HOUR"
+
+
+THREE = ", ".join(map(fresh, "abc"))
+QUERIES = f"""
+CREATE QUERY common AS SELECT a.x, a.v, b.v AS bv, c.v AS cv, {TIMES} FROM {THREE}
+  WHERE a.x = b.x AND b.x = c.x WINDOW 8 SECONDS {ADAPT};
+CREATE QUERY chain AS SELECT a.x, b.y, {TIMES} FROM {fresh("a")} JOIN {fresh("b")} ON a.x = b.x
+  JOIN {fresh("c")} ON b.y = c.y WHERE a.v < c.v WINDOW 15 SECONDS {ADAPT};
+CREATE QUERY four AS SELECT {TIMES}, d.ts AS d_ts FROM {THREE}, {fresh("d")}
+  WHERE a.x = b.x AND c.x = d.x AND b.y = c.y WINDOW 12 SECONDS {ADAPT};
+CREATE QUERY pairs AS SELECT a.v, b.v AS w, a.ts AS a_ts, b.ts AS b_ts FROM {fresh("a")}, {fresh("b")}
+  WHERE a.x = b.x WINDOW 6 SECONDS {ADAPT};
+"""
+
+
+def test_with_every_probe_trees_give_the_oracles_rows_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    feeds, declared = streams(tmp_path, (120, 110, 100, 90), 90)
+    program = f"SET shards = 3;SET plan = '((a b) (c d))';{declared}{QUERIES}"
+    out = tmp_path / "out"
+    run = run_once(spark, program, out)
+    expected = answers(program, {name: feed.rows for name, feed in feeds.items()})
+    assert all(expected.values())
+    assert_answers(out, expected)
+    assert_in_order(out / "common", slice(-3, None))
+    assert_in_order(out / "four", slice(-4, None))
+    trees = {one.plan: one for one in run.stats().trees}
+    assert trees["((a b) (c d))"].left_out == 0
+    assert "((a b) (c d)), bushy" in run.explain()
+
+
+def test_few_probes_on_two_shards_killed_and_started_again(tmp_path: Path) -> None:
+    """What comes out is of the answer, no row twice, and not all of it."""
+    feeds, declared = streams(tmp_path, (120, 120, 120, 120), 100, files=8)
+    text = f"SET shards = 2; SET budget = '30 probes'; SET trigger = '100 ms';{declared}{QUERIES}"
+    program, out = tmp_path / "program.sql", tmp_path / "out"
+    program.write_text(text)
+    done = len(list(out.glob("common/micro_batch=*")))
+    with Command(program, out, "--once") as command:
+        command.wait_for(lambda: len(list(out.glob("common/micro_batch=*"))) >= done + 2)
+        assert command.is_running
+    with Command(program, out, "--once") as command:
+        code, _, said = command.finish()
+    assert (code, said) == (0, "")
+    expected = answers(text, {name: feed.rows for name, feed in feeds.items()})
+    for query, rows in expected.items():
+        got = Counter(output(out / query))
+        assert got
+        assert not got - Counter(rows)
+    assert sum(len(output(out / query)) for query in expected) < sum(map(len, expected.values()))
+
+
+def test_a_freshness_that_is_too_short_is_reported_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing stale comes out; the statistics say which stream cannot be kept fresh."""
+    _, declared = streams(tmp_path, (60, 60, 60), 60)
+    query = f"""CREATE QUERY q AS SELECT a.x, {TIMES} FROM a FRESHNESS 1 MS, b FRESHNESS 1 HOUR, c FRESHNESS 1 HOUR
+      WHERE a.x = b.x AND b.x = c.x WINDOW 30 SECONDS {ADAPT};"""
+    run = run_once(spark, f"SET shards = 2;{declared}{query}", tmp_path / "out")
+    (tree,) = run.stats().trees
+    assert tree.stale > 0
+    assert any(" a may be old (0.001 s)" in one for one in tree.infeasible)
+    assert not (tmp_path / "out" / "q").exists() or not output(tmp_path / "out" / "q")
