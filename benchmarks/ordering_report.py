@@ -94,7 +94,8 @@ TITLES = {
 def markdown(results: Results) -> str:
     lines = []
     for name, title in TITLES.items():
-        lines += [f"{title}:", "", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
+        head = [column.replace("|", "\\|") for column in COLUMNS]
+        lines += [f"{title}:", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
         lines += ["| " + " | ".join(row) + " |" for row in _rows(series(results, name))]
         lines.append("")
     lines += ["| target | wanted | measured | |", "|---|---|---|---|"]
