@@ -18,6 +18,7 @@ from rich.console import Console
 from headrace import __version__
 from headrace.config import Settings, from_environment
 from headrace.errors import HeadraceError, SettingError, SourceError
+from headrace.lab.command import lab
 from headrace.plan.explain import explain as explain_plan
 from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.joinplans import check_method
@@ -33,6 +34,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(lab, name="lab")
 
 WATCH_S = 1.0
 """Between two looks at a run."""

@@ -1,0 +1,8 @@
+"""All experiments by name, in the order of the papers."""
+
+from __future__ import annotations
+
+from headrace.lab.experiment import Experiment
+from headrace.lab.shared_windows import WINDOW_EXPERIMENTS
+
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*WINDOW_EXPERIMENTS,)}
