@@ -6,7 +6,7 @@
       |  x--x/              picture also tells in grey
       +-----------  x label, unit
 
-Owns ``draw``. Colours are CSS variables of the page with a default, so that a dark page may have lighter ones. A picture
+Owns ``draw``. Ink is a CSS variable of the page with a default, so that a dark page may have a lighter one. A picture
 scales with its page; text is large enough for a phone's width.
 """
 
@@ -139,13 +139,14 @@ def _shown(value: float | str) -> str:
 def _grid(frame: _Frame) -> Iterator[str]:
     chart, right = frame.chart, WIDTH - RIGHT
     grey = 'fill="var(--quiet, #5c6470)"'
-    yield f'<text x="{LEFT}" y="18" font-weight="600" font-size="14" fill="var(--ink, #1c2026)">{escape(chart.title)}</text>'
+    title = 'font-weight="600" font-size="14" fill="var(--ink, #1c2026)"'
+    yield f'<text x="{LEFT}" y="18" {title}>{escape(chart.title)}</text>'
     for mark in frame.y.marks:
         y = frame.y.at(mark)
         yield f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--rule, #dde1e6)"/>'
         yield f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end" {grey}>{_shown(mark)}</text>'
     for x, text in frame.marks():
-        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{frame.bottom}" y2="{frame.bottom + 4}" stroke="var(--quiet, #5c6470)"/>'
+        yield f'<path d="M{x:.1f} {frame.bottom}v4" stroke="var(--quiet, #5c6470)"/>'
         yield f'<text x="{x:.1f}" y="{frame.bottom + 18}" text-anchor="middle" {grey}>{escape(text)}</text>'
     yield f'<line x1="{LEFT}" x2="{right}" y1="{frame.bottom}" y2="{frame.bottom}" stroke="var(--quiet, #5c6470)"/>'
     yield f'<text x="{(LEFT + right) / 2}" y="{frame.height - 8}" text-anchor="middle" {grey}>{escape(chart.x)}</text>'

@@ -3,8 +3,8 @@
       measure(setup) -> numbers   runs something; JSON, stored as it is      numbers -> charts    drawn
                                                                             numbers -> claims    checked
 
-Owns :class:`Experiment`, :class:`Claim` and the ways to state one, :class:`Setup`, and what a chart is. Charts and claims
-are made of stored numbers alone: a report needs no run. By the model clock the same setup gives the same numbers.
+Owns :class:`Experiment`, :class:`Claim` and the ways to state one, :class:`Setup`, and what a chart is. Charts and
+claims are made of stored numbers alone: a report needs no run. By the model clock a setup gives the same numbers.
 """
 
 from __future__ import annotations

@@ -143,7 +143,8 @@ def _section(result: Result) -> Iterator[str]:
     yield "</tbody></table></div>"
     yield "<details><summary>Parameters</summary>"
     yield '<div class="wide"><table><thead><tr><th></th><th>paper</th><th>here</th></tr></thead><tbody>'
-    yield f'{_parameters(result)}</tbody></table></div><p class="quiet">Numbers: {experiment.ground.value}; {escape(_how(result))}.</p>'
+    yield f"{_parameters(result)}</tbody></table></div>"
+    yield f'<p class="quiet">Numbers: {experiment.ground.value}; {escape(_how(result))}.</p>'
     yield "</details></section>"
 
 
