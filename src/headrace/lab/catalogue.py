@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from headrace.lab.experiment import Experiment
 from headrace.lab.multi_joins import JOIN_EXPERIMENTS
+from headrace.lab.operator_strategies import OPERATOR_EXPERIMENTS
 from headrace.lab.shared_windows import WINDOW_EXPERIMENTS
 
-EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*WINDOW_EXPERIMENTS, *JOIN_EXPERIMENTS)}
+EXPERIMENTS: dict[str, Experiment] = {
+    one.name: one for one in (*WINDOW_EXPERIMENTS, *JOIN_EXPERIMENTS, *OPERATOR_EXPERIMENTS)
+}

@@ -402,12 +402,12 @@ _BUCKETS = (
     "segments, old tuples go a whole segment at a time, and expiry does not touch buckets."
 )
 _TWO_BUCKETS = (
-    "By the paper's own model two buckets halve what a step accesses, and ten take a fifth of that: the greater gain is "
-    "the second. What it measured has costs that buckets do not spare, and so has a step here."
+    "By the paper's own model two buckets halve what a step accesses, and ten take a fifth of that: the second gain is "
+    "greater. What it measured has costs that buckets do not spare, and so has a step here."
 )
 _MODEL_4B = (
-    "By the paper's own model nearly all accesses are the fast stream's new tuples in the slow windows, so buckets are "
-    "worth more there than the paper measured, and visits of buckets weigh less. " + _BUCKETS
+    "By the paper's own model most accesses are the fast stream's new tuples in the slow windows (77% with five buckets "
+    "each, at 12 on average), so buckets are worth more there than the paper measured. " + _BUCKETS
 )
 
 
