@@ -85,7 +85,8 @@ def load(
     arrived = pa.table({**arrays, "__seq": pa.array(range(len(rows)), pa.int64())})
     connection.register("arrived", arrived)
     time = f'epoch_us("{stream.time}")'
-    newest = f"max({time}) OVER (ORDER BY __seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    parted = f'PARTITION BY "{stream.partition}" ' if stream.partition else ""
+    newest = f"max({time}) OVER ({parted}ORDER BY __seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     taken = f"QUALIFY {time} IS NOT NULL AND coalesce({time} >= {newest} - {stream.max_delay_us}, TRUE)"
     place = f"{time} AS __ts_us, [{time}, {position}, __seq] AS __place"
     accepted = f"SELECT *, {place} FROM arrived {'' if keep_all else taken}"

@@ -122,8 +122,15 @@ _STEPS = (0, 0, 0, 0, 1, 1, 2, 7, -1, -2, -5, -11, None)
 def catalogs(draw: st.DrawFn, least: int = 2, most: int = 3) -> Catalog:
     """Streams b, a, c (positions are not names' order) of WIDE rows, each with its own patience."""
     delays = draw(st.lists(st.sampled_from((0, 0, 2, 10)), min_size=least, max_size=most))
-    streams = zip("bac", delays, strict=False)
-    return Catalog(tuple(Stream(StreamId(name), WIDE, "ts", delay * SECOND_US) for name, delay in streams))
+    parted = draw(st.sampled_from(("", "", "", "b", "a", "bac")))
+    streams = [(name, delay, name in parted) for name, delay in zip("bac", delays, strict=False)]
+    return Catalog(tuple(_stream(*one) for one in streams))
+
+
+def _stream(name: str, delay_s: int, has_parts: bool) -> Stream:
+    """A stream of WIDE rows; with parts, they come from three sources that lag each other."""
+    stream = Stream(StreamId(name), WIDE, "ts", delay_s * SECOND_US)
+    return replace(stream, partition="flag", partitions=3) if has_parts else stream
 
 
 def rows_of_one(max_rows: int = 14) -> st.SearchStrategy[list[Row]]:
@@ -357,6 +364,8 @@ class Way:
     backlog_rows: int | None = None
     seed: int | None = None
     """For the join orders."""
+    filter_order: tuple[bool, ...] = (False,)
+    """For one micro-batch after the other, round and round: whether tuples wait for other streams, or results do."""
 
 
 def schedulings() -> st.SearchStrategy[Scheduling]:
@@ -392,7 +401,14 @@ def ways(draw: st.DrawFn, shards: Sequence[int] = (1, 2, 3), *, budgets: bool = 
         draw(st.sampled_from((None, 1, 2, 5, 20))) if budgets else None,
         draw(st.sampled_from((None, 3, 10))),
         draw(st.integers(0, 99)),
+        draw(orderings()),
     )
+
+
+def orderings() -> st.SearchStrategy[tuple[bool, ...]]:
+    """Sync-Filter, Filter-Order, and there and back at any time."""
+    switching = st.lists(st.booleans(), min_size=2, max_size=6).map(tuple)
+    return st.one_of(st.just((False,)), st.just((True,)), switching)
 
 
 def busy_ways(shards: Sequence[int] = (1, 2)) -> st.SearchStrategy[Way]:
@@ -432,6 +448,7 @@ def host_for(case: Case, way: Way) -> LocalHost:
         probes=way.probes,
         backlog_rows=way.backlog_rows,
         seed=way.seed,
+        filter_order=way.filter_order,
     )
 
 

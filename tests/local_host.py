@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from headrace.engine.events import (
     EmitRows,
     ForgetSegment,
     KeepSegment,
+    OrderingChosen,
     RejectRows,
     TimesReached,
 )
@@ -63,7 +64,11 @@ class LocalHost:
         backlog_rows: int | None = None,
         seed: int | None = None,
         grids: Mapping[str, Grid] | None = None,
+        filter_order: Sequence[bool] = (False,),
     ) -> None:
+        self._filter_order = filter_order
+        """For one micro-batch after the other, round and round: whether tuples do not wait for other streams."""
+        self._delivered = 0
         self._draw = None if seed is None else random.Random(seed)
         self._draw_facts = None if seed is None else random.Random(seed)
         self.grids = dict(grids or {})
@@ -155,10 +160,11 @@ class LocalHost:
         emitted: dict[str, list[dict[str, object]]] = {}
         sent: list[EmitPanes | TimesReached] = []
         pace = Pace(drawn_facts(self.plan, self._draw_facts))
+        chosen = self._chosen()
         for index, shard in enumerate(self.shards):
             mine = [one for one in envelopes if one.shard == index and one.kind not in (Kind.DEAD, Kind.TALLY)]
             budget = ProbeBudget(self.probes, self.backlog_rows)
-            for effect in shard.step([one.event(self.plan) for one in mine], budget, pace):
+            for effect in shard.step([*(one.event(self.plan) for one in mine), chosen], budget, pace):
                 if isinstance(effect, EmitPanes | TimesReached):
                     sent.append(effect)
                 else:
@@ -169,6 +175,12 @@ class LocalHost:
         self._note_times()
         for query, rows in emitted.items():
             self.results[query].append(rows)
+
+    def _chosen(self) -> OrderingChosen:
+        """How this micro-batch keeps results in order."""
+        is_early = self._filter_order[self._delivered % len(self._filter_order)]
+        self._delivered += 1
+        return OrderingChosen(frozenset(group.signature for group in self.plan.groups) if is_early else frozenset())
 
     def _note_times(self) -> None:
         """When each query with groups was evaluated."""

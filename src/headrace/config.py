@@ -19,6 +19,7 @@ from headrace.model import format_duration
 JOIN_METHODS = ("hybrid", "index", "eager", "lazy", "general", "naive")
 STRATEGY_NAMES = ("fifo", "chain", "path", "segment", "simplified", "threshold")
 FAIRNESS_NAMES = ("static", "oldest", "aging")
+ORDERING_NAMES = ("adaptive", "sync-filter", "filter-order")
 
 DURATION_UNITS_US = {
     "us": 1, "usec": 1, "microsecond": 1,
@@ -300,6 +301,25 @@ class Settings:
         "the share by which another join order must be cheaper, by what is measured, to be taken while running; none: "
         "orders stay as they are",
         lambda value: "none" if value is None else str(value),
+    )
+    ordering: str = _setting(
+        "adaptive",
+        _one_of(*ORDERING_NAMES),
+        "how a join's results are kept in order over streams that lag each other: sync-filter (tuples wait for the "
+        "other streams), filter-order (they are joined at once, results wait), or adaptive: as rates and costs suggest",
+    )
+    ordering_alpha: float = _setting(
+        0.3,
+        _share,
+        "from which c|w|l1 l2 on (half of the time that joining takes) adaptive ordering joins tuples at once: "
+        "response times are then better by at least alpha / (1 + alpha)",
+    )
+    hold_memory_bytes: int = _setting(
+        64 * 2**20,
+        _some_bytes,
+        "what a shard's join may hold in memory of results that wait for other streams; what is more goes to the state "
+        "store at once, nothing is lost",
+        _size,
     )
     compression: str = _setting(
         "snappy", _one_of("snappy", "zstd", "lz4", "none"), "codec of the Parquet files written"

@@ -168,6 +168,12 @@ class Stream:
     time: str
     max_delay_us: int = 0
     options: Options = ()
+    idle_timeout_us: int | None = None
+    """After so much time without a tuple, others do not wait for it any more; None: they always do."""
+    partition: str | None = None
+    """The column that tells which of the stream's sources a tuple is from: each is in order, and may lag the others."""
+    partitions: int | None = None
+    """How many of them there are; None: as many as were heard of."""
 
     def __post_init__(self) -> None:
         column = self.schema.find(self.time)
@@ -177,6 +183,10 @@ class Stream:
             raise PlanError(f"event time {self.time} of stream {self.name} is {column.type}: it must be TIMESTAMP")
         if self.max_delay_us < 0:
             raise PlanError(f"max_delay of stream {self.name} is negative")
+        if self.partition is not None and self.schema.find(self.partition) is None:
+            raise PlanError(f"stream {self.name} has no column {self.partition} to tell its partitions apart")
+        if self.partitions is not None and (self.partition is None or self.partitions < 1):
+            raise PlanError(f"stream {self.name} has partitions, so a column must tell them apart: partition = '...'")
 
     def option(self, name: str, default: str | None = None) -> str | None:
         return dict(self.options).get(name, default)

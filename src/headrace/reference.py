@@ -64,8 +64,10 @@ def _intake(catalog: Catalog, name: StreamId, rows: Sequence[Row]) -> Intake:
     tuples: list[Tuple] = []
     late: list[int] = []
     malformed: list[int] = []
-    newest_us: int | None = None
+    newest_by_source: dict[Value, int] = {}
     for seq, row in enumerate(rows):
+        source = None if stream.partition is None else row[stream.partition]
+        newest_us = newest_by_source.get(source)
         time = row[stream.time]
         if not isinstance(time, dt.datetime):
             malformed.append(seq)
@@ -74,7 +76,7 @@ def _intake(catalog: Catalog, name: StreamId, rows: Sequence[Row]) -> Intake:
         if newest_us is not None and ts_us < newest_us - stream.max_delay_us:
             late.append(seq)
             continue
-        newest_us = ts_us if newest_us is None else max(newest_us, ts_us)
+        newest_by_source[source] = ts_us if newest_us is None else max(newest_us, ts_us)
         tuples.append(Tuple(Place(ts_us, catalog.position(name), seq), row))
     return Intake(tuple(tuples), tuple(late), tuple(malformed))
 

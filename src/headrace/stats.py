@@ -31,6 +31,10 @@ class StreamStats:
     tuples_per_s: float = 0.0
     late: int = 0
     malformed: int = 0
+    behind_ms: float | None = None
+    """How far, in event time, it has come less than the stream that is furthest; None before anything was heard."""
+    is_idle: bool = False
+    """Whether it was silent for longer than its idle_timeout: nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class ShardStats:
     pending_tuples: int = 0
     input_bytes: int = 0
     output_bytes: int = 0
+    held_results: int = 0
+    """Results that were found ahead and wait for other streams; their bytes are among those of the output buffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,24 @@ class OrderStats:
     group: str
     stream: str
     order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderingStats:
+    """How a join's results are kept in order (paper 004). ``approach``: sync-filter, filter-order, or returning, while
+    what was held is released on the way back to sync-filter; ``busy``: c|w|l1 l2; what equations 3, 5 and 7 expect of
+    its response, and what was measured; ``waits_for``: the streams that its output waits for now."""
+
+    group: str
+    approach: str
+    held_results: int = 0
+    held_bytes: int = 0
+    busy: float | None = None
+    sync_filter_ms: float | None = None
+    filter_order_ms: float | None = None
+    gain: float | None = None
+    response_ms: float | None = None
+    waits_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +141,7 @@ class RunStats:
     orders: tuple[OrderStats, ...] = ()
     """How multi-way joins are carried out now."""
     switches: tuple[str, ...] = ()
-    """Each change of an order, with its micro-batch and its reason; the latest last."""
+    """Each change of a join order or of how order is kept, with its micro-batch and its reason; the latest last."""
+    ordering: tuple[OrderingStats, ...] = ()
     graph: GraphStats | None = None
     """The operators and their queues; None: there is no budget, and nothing waits between them."""

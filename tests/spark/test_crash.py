@@ -24,6 +24,7 @@ from headrace.spark.envelopes import REPORT_DDL
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import RunMetrics
+from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.orders import Work
 from headrace.spark.pacing import Pacer
 from headrace.spark.pipeline import Router, Sinks
@@ -138,7 +139,8 @@ def test_micro_batch_routed_twice_is_published_once(spark: SparkSession, tmp_pat
     plan = share(Catalog(), ())
     work, joins = Work(plan, frozenset(), frozenset()), JoinKeeper(Settings(), checkpoint.grids)
     graph = GraphKeeper(Settings())
-    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes(), work, joins, graph, "snappy")
+    keepers = (joins, graph, OrderingKeeper(Settings(), Catalog(), 0.0))
+    router = Router(sinks, checkpoint, metrics, Console(), Pacer(None), Changes(), work, *keepers, "snappy")
     router(reports(1), 4)
     before = {path: path.stat().st_ino for path in out.rglob("*.parquet")}
     assert len(before) == 2
@@ -152,7 +154,7 @@ TOLD = json.dumps(
         "arrived": {},
         "read": [],
         "late": {},
-        "held": [0] * 6,
+        "held": [0] * 7,
         "stage_ms": {},
         "backlog": {},
         "spent": 0,
@@ -163,5 +165,9 @@ TOLD = json.dumps(
         "measured": {},
         "seen": [],
         "newest_us": None,
+        "heard_from": [],
+        "sources": {},
+        "reached": {},
+        "joins": {},
     }
 )

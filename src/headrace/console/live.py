@@ -24,6 +24,7 @@ from rich.text import Text
 from headrace.stats import (
     GraphStats,
     OperatorStats,
+    OrderingStats,
     OrderStats,
     QueryStats,
     RunStats,
@@ -46,6 +47,8 @@ def render(stats: RunStats, rows: int = ROWS) -> RenderableType:
         tables.insert(1, _windows(stats.windows, rows))
     if stats.graph is not None and stats.graph.operators:
         tables.insert(2, _operators(stats.graph.operators, rows))
+    if stats.ordering:
+        tables.append(_ordering(stats.ordering, rows))
     if stats.orders:
         tables.append(_orders(stats.orders, rows))
     return Constrain(Group(_header(stats), *tables), WIDTH)
@@ -63,6 +66,9 @@ def line(stats: RunStats) -> str:
     left_out = _left_out(stats.streams)
     backlog = sum(window.backlog_tuples for window in stats.windows)
     waiting = f", {backlog:,} waiting for their turn" if stats.probes_allowed is not None else ""
+    results_held = sum(one.held_results for one in stats.ordering)
+    awaited = dict.fromkeys(name for one in stats.ordering for name in one.waits_for)
+    waiting += f", {results_held:,} results wait for {', '.join(awaited)}" if results_held and awaited else ""
     queues = f"; {graph_line(stats.graph)}" if stats.graph is not None else ""
     return (
         f"{format_elapsed(stats.elapsed_s)}: {stats.batches:,} micro-batches, last {format_ms(stats.batch_ms)}; "
@@ -109,7 +115,7 @@ def _queries(queries: Sequence[QueryStats], rows: int) -> Table:
 
 
 def _streams(streams: Sequence[StreamStats], rows: int) -> Table:
-    table = _table("stream", "tuples", "tuples/s", "late", "malformed")
+    table = _table("stream", "tuples", "tuples/s", "late", "malformed", "behind")
     for stream in _shown(streams, rows):
         table.add_row(
             stream.stream,
@@ -117,6 +123,7 @@ def _streams(streams: Sequence[StreamStats], rows: int) -> Table:
             format_rate(stream.tuples_per_s),
             _alarming(stream.late),
             _alarming(stream.malformed),
+            "idle" if stream.is_idle else format_ms(stream.behind_ms),
         )
     return _with_rest(table, len(streams), rows)
 
@@ -165,6 +172,23 @@ def _shards(shards: Sequence[ShardStats], rows: int) -> Table:
     for shard in _shown(shards, rows):
         table.add_row(*_shard_cells(shard))
     return _with_rest(table, len(shards), rows)
+
+
+def _ordering(ordering: Sequence[OrderingStats], rows: int) -> Table:
+    """How joins keep their results in order, and for whom they wait."""
+    table = _table("join", "approach", "held", "expected", "measured", "waits for")
+    for one in _shown(ordering, rows):
+        expected_ms = one.filter_order_ms if one.approach == "filter-order" else one.sync_filter_ms
+        waits = ", ".join(one.waits_for) or "-"
+        table.add_row(
+            one.group,
+            one.approach,
+            f"{one.held_results:,}",
+            format_ms(expected_ms),
+            format_ms(one.response_ms),
+            waits if len(waits) <= 20 else f"{waits[:19]}…",
+        )
+    return _with_rest(table, len(ordering), rows)
 
 
 def _orders(orders: Sequence[OrderStats], rows: int) -> Table:

@@ -1,18 +1,20 @@
-"""What is done with rows on their way from waiting to a block: guests that have nothing left to meet go, and where
-windows are measured in rows, each row learns how many tuples of the other streams are before it."""
+"""What is done with rows on their way from waiting to a block: guests that have nothing left to meet go; where windows
+are measured in rows, each row learns how many tuples of the other streams are before it; and where they are taken in
+ahead of another stream, which of its input's they are and when they arrived, because another may find their results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.engine.blocks import PendingBlock
 from headrace.engine.expiring import probed_by
 from headrace.engine.guests import has_marks, still_visiting
 from headrace.engine.inputs import InputState
-from headrace.engine.segments import PLACE, int64s_of, seen_column
+from headrace.engine.segments import CAME, PLACE, TAKEN, int64s_of, seen_column
 from headrace.engine.waiting import Counted, Released
 from headrace.plan.sharing import Group
 
@@ -36,6 +38,20 @@ def without_idle_guests(
         oldest_us.append(min([coming_us, *held, *(one for one in waiting if one is not None)]))
     by_side = [oldest_us[index] for index in group.sides]
     return [still_visiting(some, side, group.key_sides, by_side) for side, some in enumerate(released)]
+
+
+def taken_ahead(released: Sequence[Released | None], taken: list[int]) -> list[Released | None]:
+    """The rows with their numbers, which go on from ``taken``, by input. They are collected in a way of their own."""
+    found: list[Released | None] = []
+    for index, one in enumerate(released):
+        if one is not None:
+            numbers = np.arange(taken[index], taken[index] + len(one.ts_us))
+            taken[index] += len(one.ts_us)
+            batch = one.batch.append_column(TAKEN, pa.array(numbers)).append_column(CAME, pa.array(one.arrived_us))
+            columns = (*one.collected.columns, TAKEN, CAME)
+            one = replace(one, batch=batch, collected=replace(one.collected, columns=columns))
+        found.append(one)
+    return found
 
 
 def with_seen(

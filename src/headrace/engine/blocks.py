@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.events import DropSegment, Effect, KeepSegment
+from headrace.engine.inputs import Place
 from headrace.engine.keys import Int64s
 from headrace.engine.segments import content_name, int64s_of, pack_batch
 from headrace.engine.spaces import Block, NewRows
@@ -32,6 +33,8 @@ CELL = "__cell"
 """Which set of readers a held result has."""
 THEN = "__then"
 """What the columns are called by that order results further, where those of several scans are put in one order."""
+EARLY_MARK = "__early"
+"""Which of the columns for operators to come are of results that leave before their time."""
 MARKS = (RANK, ARRIVED, CELL)
 
 
@@ -49,6 +52,8 @@ class HeldResults:
     size_bytes: int = 0
     raw: bool = False
     """Whether these are columns for operators to come, which want to know when each result's newest tuple arrived."""
+    is_early: bool = False
+    """Whether they leave as soon as they are found."""
 
 
 @dataclass(slots=True)
@@ -77,6 +82,11 @@ class PendingBlock:
     """Until when all are once it is done, too."""
     came: int = 0
     """The step that its tuples were taken in."""
+    after: Place | None = None
+    """No tuple of it is at or before this place; the same on all shards."""
+    ahead: bool = False
+    """Whether its tuples were taken in before all streams had come that far: its results are put in order as they are
+    released (``holding``)."""
 
     @property
     def held_bytes(self) -> int:

@@ -6,7 +6,7 @@ Cost: O(rows); O(chunks that wait) to weigh a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -43,7 +43,8 @@ def boundaries(cut: BlockCut, before_us: int | None, upto_us: int) -> list[int]:
 
 @dataclass(slots=True)
 class Heard:
-    """What heartbeats told of a group's streams and was not released yet: (oldest, newest, tuples) of each chunk.
+    """What heartbeats told of a group's streams and was not released yet: (oldest, newest, tuples, position of its
+    stream) of each chunk.
 
     The same on every shard, whoever has the tuples. A chunk's tuples are taken to be spread evenly over its time."""
 
@@ -51,30 +52,32 @@ class Heard:
     lately: bool = False
     """Whether anything was heard since blocks were last made."""
 
-    def add(self, oldest_us: int, newest_us: int, rows: int) -> None:
-        self.chunks.append([oldest_us, newest_us, rows])
+    def add(self, oldest_us: int, newest_us: int, rows: int, position: int) -> None:
+        self.chunks.append([oldest_us, newest_us, rows, position])
         self.lately = True
 
     def before_us(self) -> int | None:
         """A time before all that was heard."""
         return min(chunk[0] for chunk in self.chunks) - 1 if self.chunks else None
 
-    def due(self, upto_us: int) -> int:
-        """About how many tuples are due at that time; they are not counted again.
+    def due(self, upto: Mapping[int, int]) -> int:
+        """About how many tuples are due where each stream, by position, is released up to such a time; they are not
+        counted again.
 
-        >>> heard = Heard([[0, 9, 100], [5, 5, 7], [20, 30, 50]])
-        >>> heard.due(4), heard.due(9), heard.due(9), heard.chunks
-        (50, 57, 0, [[20, 30, 50]])
+        >>> heard = Heard([[0, 9, 100, 0], [5, 5, 7, 1], [20, 30, 50, 0]])
+        >>> heard.due({0: 4, 1: 4}), heard.due({0: 9, 1: 5}), heard.due({0: 9, 1: 9}), heard.chunks
+        (50, 57, 0, [[20, 30, 50, 0]])
         """
         due = 0
         for chunk in self.chunks:
-            oldest_us, newest_us, rows = chunk
+            oldest_us, newest_us, rows, position = chunk
+            upto_us = upto[position]
             if upto_us >= newest_us:
                 part = rows
             else:
                 part = max(0, rows * (upto_us - oldest_us + 1) // (newest_us - oldest_us + 1))
             due += part
-            chunk[:] = [max(oldest_us, min(upto_us + 1, newest_us)), newest_us, rows - part]
+            chunk[:] = [max(oldest_us, min(upto_us + 1, newest_us)), newest_us, rows - part, position]
         self.chunks = [chunk for chunk in self.chunks if chunk[2]]
         return due
 

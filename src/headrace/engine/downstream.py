@@ -22,7 +22,7 @@ import pyarrow as pa
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.arrival_times import counted_times
 from headrace.engine.arrow_types import arrow_schema
-from headrace.engine.blocks import ARRIVED
+from headrace.engine.blocks import ARRIVED, EARLY_MARK
 from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import DropSegment, Effect, EmitCount, EmitRows, KeepSegment
 from headrace.engine.folded_rows import FoldedRows
@@ -187,6 +187,8 @@ class Downstream:
         outputs = () if cls.delivery is Delivery.COUNT else cls.outputs
         made = [evaluate(output.expression, _columns(batch), batch.num_rows) for output in outputs]
         whole = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in made]
+        if whole and EARLY_MARK in batch.schema.names:  # the last output says which rows came before their time
+            whole[-1] = batch.column(EARLY_MARK)
         schema = pa.schema([]) if cls.delivery is Delivery.COUNT else arrow_schema(cls.schema)
         schema = schema.append(pa.field(ARRIVED, pa.int64()))
         return pa.RecordBatch.from_arrays([*whole, batch.column(ARRIVED)], schema=schema)

@@ -31,6 +31,8 @@ class ProgressMade:
     newest_us: int
     oldest_us: int = 0
     rows: int = 0
+    partition: str = ""
+    """Which of the stream's sources it is of, where they are told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class BlockArrived:
     chunk_us: Int64s | None = None
     chunk: int = 0
     """Tells chunks with one place in the arrival order apart, in the same way on every shard."""
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,17 @@ class StreamsEnded:
     """No input is left for now: all that waits is released."""
 
 
-Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded
+@dataclass(frozen=True, slots=True)
+class OrderingChosen:
+    """How this step keeps results in order, alike on all shards: the groups whose tuples do not wait for other streams
+    (Filter-Order, paper 004); all others' do. ``idle``: sources that nobody waits for, a stream's partitions, or with
+    None those that were never heard of. A step that is not told: all wait, for all."""
+
+    filter_order: frozenset[str] = frozenset()
+    idle: frozenset[tuple[StreamId, str | None]] = frozenset()
+
+
+Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded | OrderingChosen
 
 
 @dataclass(frozen=True, slots=True)

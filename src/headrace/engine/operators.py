@@ -13,14 +13,14 @@ so the turns follow from heartbeats alone: they are the same on every shard.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.admitting import with_seen, without_idle_guests
+from headrace.engine.admitting import taken_ahead, with_seen, without_idle_guests
 from headrace.engine.blocks import HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
@@ -30,7 +30,8 @@ from headrace.engine.expiring import expire
 from headrace.engine.group_folds import GroupFolds
 from headrace.engine.guests import with_marks
 from headrace.engine.histories import LOWEST, NEVER
-from headrace.engine.inputs import END_OF_TIME, InputState, Place
+from headrace.engine.holding import HoldBuffer, marked_early
+from headrace.engine.inputs import ALL_STREAMS, END_OF_TIME, InputState, Place
 from headrace.engine.keys import Int64s
 from headrace.engine.options import OperatorOptions
 from headrace.engine.output import Cut, Emission, GroupOutputs, cut_for, outputs_of, reach_of
@@ -40,7 +41,7 @@ from headrace.engine.scanning import GroupJoin
 from headrace.engine.segments import Layout, Segment
 from headrace.engine.spaces import Block, Matches, NewRows, Reach, Space, make_block
 from headrace.engine.waiting import Released
-from headrace.engine.window import Serial
+from headrace.engine.window import SegmentSource, Serial
 from headrace.model import QueryId
 from headrace.plan.canonical import Sizes
 from headrace.plan.facts import Measured
@@ -63,6 +64,7 @@ class GroupOperator:
         serial: Serial,
         classes: Sequence[OutputClass] | None = None,
         names: Sequence[tuple[OperatorName, ...]] = (),
+        source: SegmentSource | None = None,
     ) -> None:
         self.group = group
         self.inputs = tuple(inputs)
@@ -89,6 +91,16 @@ class GroupOperator:
         """What a scan's stream brought in this step: an even part of what all shards heard."""
         self._complete_us: int | None = None
         """Until when all tuples have been taken in, in this step."""
+        self.joined_s = 0.0
+        """How long turns took in this step, by the host's clock, ``now_s``."""
+        self.now_s: Callable[[], float] = lambda: 0.0
+        self.hold = HoldBuffer(serial, source, options.hold_bytes)
+        self.ahead: Place | None = None
+        """How far any tuple has been taken in ahead of another stream; None once progress is past it."""
+        self.taken = [0] * len(self.inputs)
+        """How many tuples of each input were taken in so."""
+        self._released_to: Place | None = None
+        """How far progress has come, in this step."""
 
     def measured(self) -> Measured | None:
         return self._join.measured()
@@ -104,13 +116,20 @@ class GroupOperator:
         state = self.inputs[index]
         state.waiting.add(batch, arrived_us, with_marks(state.collected, batch), chunk_us)
 
-    def admit(self, progress: Place | None, newest_us: int | None) -> Iterator[Effect]:
+    def admit(
+        self, progress: Place | None, newest_us: int | None, reached: Sequence[Place | None] | None = None
+    ) -> Iterator[Effect]:
         """Makes blocks of what is due at ``progress``; a single stream's rows go straight through. ``newest_us``: the
-        newest time of all its streams, which is how far things are when they have ended."""
+        newest time of all its streams, which is how far things are when they have ended. ``reached``: how far each
+        input's stream has come, where tuples are not to wait for other streams (Filter-Order)."""
+        self._released_to = progress = None if progress is None else self._evaluated(progress)
+        if progress is not None:
+            self._complete_us = newest_us if progress == END_OF_TIME else progress.known_us
+        if progress != END_OF_TIME and self._is_ahead_of(progress, reached):
+            yield from self._admit_ahead(progress, reached)
+            return
         if progress is None:
             return
-        progress = self._evaluated(progress)
-        self._complete_us = newest_us if progress == END_OF_TIME else progress.known_us
         if not self.group.is_join:
             emitted: list[EmitRows] = []
             first_us = NEVER
@@ -123,10 +142,31 @@ class GroupOperator:
         self._prune()
         moved = self.progress is None or progress > self.progress
         if moved or self.heard.lately:
-            self._admit_blocks(progress)
+            self._admit_blocks([progress] * len(self.inputs), progress, is_ahead=self.ahead is not None)
         self.heard.lately = False
         if moved and progress != END_OF_TIME:
             self.progress = progress
+        yield from self._released_first()
+
+    def _is_ahead_of(self, progress: Place | None, reached: Sequence[Place | None] | None) -> bool:
+        """Whether results must be put in order: tuples are taken in ahead, or were and progress is not past them."""
+        return reached is not None or (self.ahead is not None and progress is not None)
+
+    def _admit_ahead(self, progress: Place | None, reached: Sequence[Place | None] | None) -> Iterator[Effect]:
+        """Makes blocks of all that has come, whatever the other streams (paper 004, section 5); on the way back to
+        waiting for them, of what is due (section 6, steps E to L)."""
+        self._prune()
+        nowhere = Place(LOWEST, 0)
+        places = [place and self._evaluated(place) for place in reached or ()] or [progress] * len(self.inputs)
+        upto = [place or nowhere for place in places]
+        if self.heard.lately or progress != self.progress or max(upto) > (self.ahead or nowhere):
+            self._admit_blocks(upto, progress, is_ahead=True)
+        self.heard.lately = False
+        self.ahead = max(upto) if self.ahead is None else max(*upto, self.ahead)
+        if reached is None and progress is not None and progress >= self.ahead:
+            self.ahead = None
+        self.progress = progress if self.progress is None or progress is None else max(self.progress, progress)
+        yield from self._released_first()
 
     def _evaluated(self, progress: Place) -> Place:
         """How far tuples are taken in: lazily, to the end of the last stretch that progress has passed."""
@@ -144,32 +184,49 @@ class GroupOperator:
             self._finished += block.drop()
             self.pending.remove(block)
 
-    def _admit_blocks(self, progress: Place) -> None:
+    def _admit_blocks(self, upto: Sequence[Place], progress: Place | None, *, is_ahead: bool) -> None:
+        """Blocks of each input's rows up to a place, cut by time."""
+        last = max(upto)
         before_us = self.heard.before_us() if self.progress is None else self.progress.ts_us
-        ends = boundaries(self._options.block, before_us, progress.ts_us)
-        known_us = LOWEST if self.progress is None else self.progress.known_us
-        for place in [*(Place(end, END_OF_TIME.position) for end in ends), progress]:
-            blocks = self._blocks_upto(place)
-            upto_us = self._complete_us if place == END_OF_TIME else place.known_us
+        ends = boundaries(self._options.block, before_us, last.ts_us)
+        after, known_us = self.progress, LOWEST if self.progress is None else self.progress.known_us
+        for place in [*(Place(end, END_OF_TIME.position) for end in ends), last]:
+            if is_ahead:
+                first_us = self.heard.before_us()
+                after = last if first_us is None else Place(first_us, ALL_STREAMS)
+                known_us = after.known_us
+            upto_here = [min(place, one) for one in upto]
+            blocks = self._blocks_upto(upto_here, progress, is_ahead=is_ahead)
+            complete = place if not is_ahead else None if progress is None else min(place, progress)
+            upto_us = self._complete_us if place == END_OF_TIME else LOWEST if complete is None else complete.known_us
             upto_us = known_us if upto_us is None else upto_us
-            weight = max(1, self.heard.due(place.ts_us) // len(blocks))
+            weight = max(1, self.heard.due(self._last_times(upto_here)) // len(blocks))
             for rounds in blocks:
                 tuples = sum(len(block.arrived_us) for block in rounds)
-                whole = self._join.is_whole(rounds)
+                whole = is_ahead or self._join.is_whole(rounds)
                 placed = not whole and self._join.is_placed()
                 block = PendingBlock(self._epoch, weight, tuples, rounds, whole, placed)
                 block.known_us, block.upto_us, block.came = known_us, upto_us, self.step_number
+                block.after, block.ahead = after, is_ahead
                 self.pending.append(block)
-            known_us = upto_us
+            after, known_us = place, upto_us
 
-    def _blocks_upto(self, place: Place) -> list[list[Block]]:
+    def _last_times(self, upto: Sequence[Place]) -> dict[int, int]:
+        """By stream (its position), the last time up to which these places have its tuples."""
+        pairs = [(state.position, place) for state, place in zip(self.inputs, upto, strict=True)]
+        return {position: place.ts_us - (position > place.position) for position, place in pairs}
+
+    def _blocks_upto(self, upto: Sequence[Place], progress: Place | None, *, is_ahead: bool) -> list[list[Block]]:
         """What is due there, as one block or several, each in as many rounds as the way of collecting changes."""
-        all_released, counted = zip(*(state.release(place) for state in self.inputs), strict=True)
-        reached = self.progress if place == END_OF_TIME else place
+        due = (state.release(place) for state, place in zip(self.inputs, upto, strict=True))
+        all_released, counted = zip(*due, strict=True)
+        reached = self.progress if progress == END_OF_TIME else progress if is_ahead else upto[0]
         reached_us = None if reached is None else reached.ts_us
         released = without_idle_guests(self.group, self.inputs, self.pending, all_released, reached_us)
         positions = [state.position for state in self.inputs]
         rounds = [with_seen(self.group, self.inputs, one, counted) for one in stretches(released, positions)]
+        if is_ahead:
+            rounds = [taken_ahead(one, self.taken) for one in rounds]
         layouts = [state.window.layout for state in self.inputs]
         rows = self._options.block.rows
         if rows is not None and len(rounds) == 1 and len(set(positions)) == len(positions):
@@ -244,10 +301,20 @@ class GroupOperator:
         turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
         budget.charge(self._probes(block, completed[turn.position], turn.upto))
-        yield from self._scan_on(block, turn.upto)
+        yield from self._clocked(self._scan_ahead(block, turn.upto) if block.ahead else self._scan_on(block, turn.upto))
         if self.completed(block) == len(self.windows):
             self._finished += block.drop()
             self.pending.remove(block)
+        yield from self._release_held()
+
+    def _clocked(self, effects: Iterator[Effect]) -> Iterator[Effect]:
+        """The effects, and how long it takes to make them; not what is done with them."""
+        began_s = self.now_s()
+        for effect in effects:
+            self.joined_s += self.now_s() - began_s
+            yield effect
+            began_s = self.now_s()
+        self.joined_s += self.now_s() - began_s
 
     def _probes(self, block: PendingBlock, done: int, upto: int) -> int:
         """What a turn costs: time goes with how far back is scanned (paper 000, section 3.3)."""
@@ -286,6 +353,47 @@ class GroupOperator:
         if before is None:
             self._insert(block)
 
+    def _scan_ahead(self, block: PendingBlock, upto: int) -> Iterator[Effect]:
+        """Finds all results of a block that was taken in ahead, for the hold buffer; further turns only say how far."""
+        windows = self.windows[:upto] if upto < len(self.windows) else tuple(self._served_windows(block))
+        if block.done is None:
+            reach = Reach(reach_of(tuple(self._served_windows(block))))
+            for one in block.rounds:
+                sides = self._join.sides(one)
+                for matches in self._join.matches(sides, reach):
+                    self.folds.take(self._outputs, matches, sides.spaces, one.arrived_us, block.upto_us)
+                    for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, ahead=True):
+                        if held.is_early:
+                            yield from self._emitted([marked_early(held, self._released_to)], self._served(block))
+                        else:
+                            yield from self.hold.add(held, block.epoch)
+                self._insert_round(one)
+        block.done = reach_of(windows if block.done is None else [*windows, block.done])
+
+    def _released_first(self) -> Iterator[Effect]:
+        """What progress completes by itself, before any turn is taken; where operators go on with it, at a turn."""
+        if not self.is_deferred:
+            yield from self._release_held()
+
+    def _release_held(self) -> Iterator[Effect]:
+        """What was held and is complete now: progress is past it, and so is every scan that waits, in its window."""
+        if not self.hold.runs:
+            return
+        known = {sizes: self._known_place(number) for number, sizes in enumerate(self.windows)}
+        bounds = {sizes: Place(LOWEST, 0) if place is None else place for sizes, place in known.items()}
+        for held, windows in self.hold.release(bounds, self._served_in):
+            yield from self._emitted(held, [one for one in self._members if one.sizes in windows])
+
+    def _known_place(self, window: int) -> Place | None:
+        """The same as ``_known_until``, as a place; None where nothing is known yet."""
+        waiting = [block.after for block in self.pending if self.completed(block) <= window]
+        if self._released_to is None or None in waiting:
+            return None
+        return min([self._released_to, *(one for one in waiting if one is not None)])
+
+    def _served_in(self, epoch: int) -> set[str]:
+        return {member.identity for member in self._members if self._since[member.identity] <= epoch}
+
     def _straight_through(self, block: PendingBlock) -> Iterator[Effect]:
         """A new block through all windows at once: nothing need be held."""
         reach = Reach(reach_of(self.windows))
@@ -322,14 +430,18 @@ class GroupOperator:
         self, block: PendingBlock, fresh: list[HeldResults], newly: Sequence[Member], later: set[str]
     ) -> Iterator[Effect]:
         """Emits what the windows just done complete, and holds on to what larger ones will need."""
+        yield from self._emitted([*fresh, *block.held], newly)
+        block.held = [*still_held(fresh, later), *block.held]
+
+    def _emitted(self, scans: Sequence[HeldResults], members: Iterable[Member]) -> Iterator[Effect]:
+        """What these members get of held results."""
         by_cut: dict[Cut, dict[str, QueryId]] = {}
-        for member in newly:
+        for member in members:
             cut = cut_for(self._delivery[member.identity], self._options.cut)
             by_cut.setdefault(cut, {})[member.identity] = member.query
         for cut, queries in by_cut.items():
-            emissions = released_from([*fresh, *block.held], queries, cut)
+            emissions = released_from(scans, queries, cut)
             yield from _apart(emissions) if cut is Cut.BANDS else emissions
-        block.held = [*still_held(fresh, later), *block.held]
 
     def _insert(self, block: PendingBlock) -> None:
         """Lets later blocks find this one's rows."""
@@ -352,7 +464,7 @@ class GroupOperator:
         """Until when all results of a window are known: up to the first block that has not scanned it."""
         assert self._complete_us is not None
         waiting = (block.known_us for block in self.pending if self.completed(block) <= window)
-        return next(waiting, self._complete_us)
+        return min(waiting, default=self._complete_us)
 
     def settle(self, reached_us: Sequence[int | None], *, ended: bool) -> Iterator[Effect]:
         """Evaluates aggregates, expires, and tells the store. ``reached_us``: by input, what no future tuple is older
@@ -368,6 +480,7 @@ class GroupOperator:
             expire(self.group, self.inputs, self.pending, reached_us, interval_us)
         yield from self._finished
         self._finished.clear()
+        yield from self.hold.settle()
         for block in self.pending:
             yield from block.keep(self.inputs[0].waiting.serial)
         for state in self.inputs:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from headrace.engine.cutting import BlockCut
 from headrace.engine.histories import Points
+from headrace.engine.holding import LIMIT_BYTES
 from headrace.engine.matching import key_ranges
 from headrace.engine.output import Cut
 from headrace.engine.policy import JoinPolicy, LargestWindowOnly
@@ -33,5 +34,7 @@ class OperatorOptions:
     """By group, after how much time tuples that left are let go; a group without: at once."""
     points: Points = field(default_factory=Points)
     """When aggregates are evaluated."""
+    hold_bytes: int = LIMIT_BYTES
+    """What results that were found ahead may weigh before they go to the store within a step."""
     forwards: bool = False
     """Whether the partial aggregates of groups are sent on: there are other shards with more of them."""

@@ -28,8 +28,9 @@ from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import EmitCount, EmitRows
 from headrace.engine.folded_rows import FoldedRows
 from headrace.engine.keys import Int64s
+from headrace.engine.segments import CAME
 from headrace.engine.slices import Check, Slice
-from headrace.engine.spaces import Matches, Space, place_ranks, tie_order
+from headrace.engine.spaces import Matches, Space, ahead_ranks, newest_marks, place_ranks, tie_order
 from headrace.model import QueryId
 from headrace.plan.canonical import Sizes
 from headrace.plan.expressions import ColumnRef, Expression
@@ -98,6 +99,7 @@ class _Family:
     classes: tuple[_Class, ...]
     is_raw: bool = False
     """Whether it gives columns for operators to come, with when each result's newest tuple arrived."""
+    is_early: bool = False
 
     def rows(self, columns: Callable[[ColumnRef], pa.Array], count: int) -> pa.RecordBatch:
         """The select list as a batch."""
@@ -115,7 +117,7 @@ class GroupOutputs:
 
     def __init__(self, classes: Sequence[OutputClass], current: Combination) -> None:
         self._checks = Checks(classes, current)
-        found: dict[tuple[Delivery, tuple[Output, ...], bool], list[int]] = {}
+        found: dict[tuple[Delivery, tuple[Output, ...], bool, bool], list[int]] = {}
         self._folded = tuple(
             _Class.of(number, cls) for number, cls in enumerate(classes) if cls.delivery is Delivery.FOLDED
         )
@@ -123,7 +125,7 @@ class GroupOutputs:
             if cls.delivery is Delivery.FOLDED:
                 continue
             outputs = () if cls.delivery is Delivery.COUNT else cls.outputs
-            found.setdefault((cls.delivery, outputs, cls.deferred is not None), []).append(number)
+            found.setdefault((cls.delivery, outputs, cls.deferred is not None, cls.is_early), []).append(number)
         self._families = tuple(
             _Family(
                 delivery,
@@ -131,8 +133,9 @@ class GroupOutputs:
                 arrow_schema(classes[numbers[0]].schema),
                 tuple(_Class.of(number, classes[number]) for number in numbers),
                 is_raw,
+                is_early,
             )
-            for (delivery, outputs, is_raw), numbers in found.items()
+            for (delivery, outputs, is_raw, is_early), numbers in found.items()
         )
 
     def emissions(self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, cut: Cut) -> Iterator[Emission]:
@@ -175,13 +178,17 @@ class GroupOutputs:
         arrived_us: Int64s,
         first: int | None = None,
         placed: Cut | None = None,
+        *,
+        ahead: bool = False,
     ) -> Iterator[HeldResults]:
         """What is made of these matches, kept together until the windows are done: for each family one batch, class
         after class. ``first``: the place of the first match among those of its scan, where that is their rank.
-        ``placed``: how results are cut, where those of several scans come between each other."""
+        ``placed``: how results are cut, where those of several scans come between each other; ``ahead``: those of
+        several blocks do, and it is their newest tuples' arrivals that count."""
         if not len(matches):
             return
         parts = _Parts(matches, spaces, self._checks)
+        newest_came = newest_marks(matches, spaces, CAME) if ahead else arrived_us
         for family in self._families:
             readers: list[tuple[str, ...]] = []
             found: list[tuple[np.ndarray, ...]] = []
@@ -189,14 +196,16 @@ class GroupOutputs:
                 positions = parts.ordered(cls.ties, parts.passing(cls.number, cls.reach))
                 if len(positions):
                     cells, codes = _cells(cls, parts.whole, positions)
-                    ranks = _ranks(cls, family, parts, first, placed)
+                    ranks = parts.ahead(cls.ties) if ahead else _ranks(cls, family, parts, first, placed)
                     found.append((positions, codes.astype(np.int64) + len(readers), *(one[positions] for one in ranks)))
                     readers += [tuple(one.identity for one in cell) for cell in cells]
             if found:
                 positions, codes, *ranks = (np.concatenate(column) for column in zip(*found, strict=True))
                 rows = family.rows(parts.whole.reader(positions), len(positions))
-                batch = marked_results(rows, ranks, arrived_us[matches.probe[positions]], codes)
-                yield HeldResults(tuple(readers), batch, family.delivery is Delivery.COUNT, raw=family.is_raw)
+                arrived = newest_came[positions] if ahead else arrived_us[matches.probe[positions]]
+                batch = marked_results(rows, ranks, arrived, codes)
+                is_counted, marks = family.delivery is Delivery.COUNT, (family.is_raw, family.is_early)
+                yield HeldResults(tuple(readers), batch, is_counted, 0, None, 0, *marks)
 
 
 REMEMBERED = 16
@@ -266,6 +275,12 @@ class _Parts:
         if ties not in self._ranks:
             sides = ties or tuple(range(len(self._spaces)))
             self._ranks[ties] = place_ranks(self.whole.matches, self._spaces, sides)
+        return self._ranks[ties]
+
+    def ahead(self, ties: tuple[int, ...]) -> list[Int64s]:
+        """The same as numbers that can be compared with those of other blocks."""
+        if ties not in self._ranks:
+            self._ranks[ties] = ahead_ranks(self.whole.matches, self._spaces, ties or tuple(range(len(self._spaces))))
         return self._ranks[ties]
 
     def ordered(self, ties: tuple[int, ...], positions: Int64s) -> Int64s:

@@ -99,17 +99,20 @@ class Envelope:
     payload: bytes | pa.Buffer = b""
     times: bytes = b""
     """Event times of the whole chunk, as 64-bit numbers, where the group counts rows."""
+    partition: str = ""
 
     def event(self, plan: SharedPlan) -> Event:
         """What a shard is told; dead letters and tallies are not events."""
         arrival = Arrival(self.order, self.first_us)
         if self.kind is Kind.HEARTBEAT:
-            return ProgressMade(StreamId(self.stream), arrival, self.newest_us, self.oldest_us, self.rows)
+            times = (self.newest_us, self.oldest_us)
+            return ProgressMade(StreamId(self.stream), arrival, *times, self.rows, self.partition)
         if self.kind is Kind.ROWS:
             group = plan.groups[self.group]
             chunk_us = np.frombuffer(self.times, dtype=np.int64) if group.counts_rows[self.input] else None
             batch = unpack_batch(self.payload)
-            return BlockArrived(group.signature, self.input, arrival, self.arrived_us, batch, chunk_us, self.chunk)
+            told = (arrival, self.arrived_us, batch, chunk_us, self.chunk, self.partition)
+            return BlockArrived(group.signature, self.input, *told)
         if self.kind is Kind.END:
             return StreamsEnded()
         raise InvariantError(f"an envelope of kind {self.kind.name} is no event")
@@ -146,9 +149,10 @@ class Packer:
         if dead.num_rows:
             yield self._dead_envelope(dead, MALFORMED)
         for chunk, order, mark in _chunks(well):
-            self._chunks += 1
-            number = (mark << 40) | (self._task << 20) | self._chunks
-            yield from self._pack_chunk(chunk, order, number, arrived_us)
+            for part, partition in _partitions(chunk, self._stream.partition):
+                self._chunks += 1
+                number = (mark << 40) | (self._task << 20) | self._chunks
+                yield from self._pack_chunk(part, order, number, arrived_us, partition)
 
     def _well_formed(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows that can be read and have an event time; and the others."""
@@ -164,13 +168,15 @@ class Packer:
         late = rows.num_rows if reason == LATE_IN_CHUNK else 0
         return Envelope(0, Kind.DEAD, self._stream.name, rows=late, payload=payload)
 
-    def _pack_chunk(self, chunk: pa.RecordBatch, order: int, number: int, arrived_us: int) -> Iterator[Envelope]:
+    def _pack_chunk(
+        self, chunk: pa.RecordBatch, order: int, number: int, arrived_us: int, partition: str
+    ) -> Iterator[Envelope]:
         ts_us = times_of(chunk, self._stream.time)
         newest_us = int(ts_us.max())
         arrival = Arrival(order) if order == UNORDERED else Arrival(order, int(ts_us.min()))
         place: dict[str, Any] = {"order": arrival.order, "first_us": arrival.first_us}
         place |= {"newest_us": newest_us, "oldest_us": int(ts_us.min()), "arrived_us": arrived_us}
-        place["chunk"] = number
+        place |= {"chunk": number, "partition": partition}
         for shard in range(self._shards):
             yield Envelope(shard, Kind.HEARTBEAT, self._stream.name, rows=chunk.num_rows, **place)
         late = self._late_in_chunk(ts_us) if order != UNORDERED else None
@@ -271,6 +277,17 @@ def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int]]:
     for begin, end in pairwise(cuts):
         mark = int(orders[begin]) & ((1 << ORDER_SHIFT) - 1)
         yield rows.slice(begin, end - begin), int(orders[begin]) >> ORDER_SHIFT, mark
+
+
+def _partitions(chunk: pa.RecordBatch, column: str | None) -> Iterator[tuple[pa.RecordBatch, str]]:
+    """A chunk's rows by the source that they are from, where a column tells; a row without one is of its own."""
+    if column is None:
+        yield chunk, ""
+        return
+    codes = chunk.column(column).cast(pa.string()).fill_null("").dictionary_encode()
+    for code, name in enumerate(codes.dictionary.to_pylist()):
+        mine = pc.equal(codes.indices, code)
+        yield (chunk if len(codes.dictionary) == 1 else chunk.filter(mine)), name
 
 
 def _reader(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:

@@ -34,6 +34,10 @@ PLACE = "__place"
 """The column that holds a tuple's place in the whole stream, counted from 0, where a window is measured in rows."""
 
 
+TAKEN = "__taken"
+"""The column that holds a tuple's place among those of its input that were taken in ahead of another stream."""
+CAME = "__came"
+"""When such a tuple arrived."""
 BEFORE = "__before"
 """What the columns that mark guests are called by: see ``before_column``."""
 NO_GUEST = 2**63 - 1

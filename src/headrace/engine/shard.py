@@ -33,17 +33,20 @@ from headrace.engine.events import (
     DropSegment,
     Effect,
     Event,
+    OrderingChosen,
     ProgressMade,
     RejectRows,
     StreamsEnded,
 )
 from headrace.engine.histories import Points
+from headrace.engine.holding import LIMIT_BYTES
 from headrace.engine.inputs import END_OF_TIME, InputState, Place
 from headrace.engine.matching import bucketed_ranges, compared_ranges, key_ranges
 from headrace.engine.operators import GroupOperator
 from headrace.engine.options import OperatorOptions, Orders
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
+from headrace.engine.progressing import Floors, StreamProgress
 from headrace.engine.segments import NUMBER, times_of
 from headrace.engine.spaces import KeySearch
 from headrace.engine.state import names_in, operator_from_json, operator_to_json
@@ -51,13 +54,13 @@ from headrace.engine.strategies import StrategyMemory
 from headrace.engine.waiting import without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
-from headrace.model import StreamId
+from headrace.plan.approaches import why_in_order
 from headrace.plan.facts import Measured
 from headrace.plan.methods import SCANNING
 from headrace.plan.shard_graph import join_name, shard_graph
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32
@@ -75,6 +78,7 @@ class Holdings:
     pending_rows: int = 0
     input_bytes: int = 0
     output_bytes: int = 0
+    held_results: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class ShardOptions:
     is_eager: bool = False
     """Aggregates are evaluated whenever anything changes; or else every ``reevaluate_us``, or with each step."""
     forwards: bool = False
+    hold_bytes: int = LIMIT_BYTES
+    """What results that were found ahead may weigh before they go to the store within a step."""
 
     def for_operators(self) -> OperatorOptions:
         return OperatorOptions(
@@ -108,6 +114,7 @@ class ShardOptions:
             self.reevaluate_us,
             self.expiry_us,
             Points(self.reevaluate_us, self.is_eager),
+            self.hold_bytes,
             self.forwards,
         )
 
@@ -122,11 +129,14 @@ class ShardOptions:
 class Shard:
     """All groups of a plan, for one part of the keys."""
 
-    def __init__(self, plan: SharedPlan, options: ShardOptions | None = None) -> None:
+    def __init__(
+        self, plan: SharedPlan, options: ShardOptions | None = None, source: SegmentSource | None = None
+    ) -> None:
         self.plan = plan
+        self._source = source
         self._options = options or ShardOptions()
         self._serial = Serial()
-        self._newest_us: dict[StreamId, int] = {}
+        self.progress = StreamProgress(plan.catalog)
         self._orphans: list[str] = []
         self._epoch = 0
         self._last_group = ""
@@ -151,8 +161,8 @@ class Shard:
         told = (inputs, self._options.for_operators(), self._since, self._epoch, self._serial)
         apart = apart_from(group) if is_deferred else None
         if apart is None:
-            return GroupOperator(group, *told)
-        return GroupOperator(apart.group, *told, group.classes, apart.names)
+            return GroupOperator(group, *told, source=self._source)
+        return GroupOperator(apart.group, *told, group.classes, apart.names, self._source)
 
     def step(
         self, events: Iterable[Event], budget: ProbeBudget | None = None, pace: Pace | None = None
@@ -163,9 +173,13 @@ class Shard:
         self._steps += 1
         for operator in self._operators.values():
             operator.step_number, operator.scanned_rows = self._steps, 0.0
+            operator.joined_s, operator.now_s = 0.0, (pace or Pace()).now_s
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
+        chosen = next((event for event in told if isinstance(event, OrderingChosen)), OrderingChosen())
+        self.progress.idle = chosen.idle
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
+        self.progress.pass_idle([[one.input.stream for one in some.inputs] for some in self._operators.values()])
         for operator in self._operators.values():
             operator.scanned_rows /= (pace or Pace()).shards
         blocks = sorted(
@@ -174,8 +188,12 @@ class Shard:
         for block in self._numbered(blocks):
             yield from self._accept(block, floors)
         ended = any(isinstance(event, StreamsEnded) for event in told)
-        for operator in self._operators.values():
-            yield from operator.admit(END_OF_TIME if ended else self._progress(operator), self._newest(operator))
+        for signature, operator in self._operators.items():
+            is_early = signature in chosen.filter_order and why_in_order(operator.group) is None
+            reached = [self._reached(state) for state in operator.inputs] if is_early else None
+            progress = END_OF_TIME if ended else self._progress(operator)
+            yield from operator.admit(progress, self._newest(operator), reached)
+        self.progress.settle()
         yield from self._work(ProbeBudget() if ended or budget is None else budget, pace or Pace())
         for operator in self._operators.values():
             reached = [self._reached(state) for state in operator.inputs]
@@ -209,18 +227,17 @@ class Shard:
             self._last_group = next((one for one in busy if one > self._last_group), busy[0])
             yield from self._operators[self._last_group].take_turn(budget)
 
-    def _hear(self, heartbeats: list[ProgressMade]) -> dict[tuple[StreamId, Arrival], int | None]:
-        """Moves each stream's newest time on; gives, for each chunk, the newest time seen before it."""
-        floors: dict[tuple[StreamId, Arrival], int | None] = {}
+    def _hear(self, heartbeats: list[ProgressMade]) -> Floors:
+        """Moves each stream's newest time on; gives, for each chunk, what its tuples must not be before."""
+        floors = self.progress.hear(heartbeats)
         for beat in sorted(heartbeats, key=lambda one: one.arrival):
-            floors.setdefault((beat.stream, beat.arrival), self._newest_us.get(beat.stream))
             for operator in self._operators.values():
                 if not operator.group.is_join and operator.inputs[0].input.stream == beat.stream:
                     operator.scanned_rows += beat.rows
-            self._newest_us[beat.stream] = max(beat.newest_us, self._newest_us.get(beat.stream, beat.newest_us))
             for operator in self._operators.values():
                 if operator.group.is_join and any(one.input.stream == beat.stream for one in operator.inputs):
-                    operator.heard.add(beat.oldest_us, beat.newest_us, beat.rows)
+                    position = self.plan.catalog.position(beat.stream)
+                    operator.heard.add(beat.oldest_us, beat.newest_us, beat.rows, position)
         return floors
 
     def _numbered(self, blocks: Iterable[BlockArrived]) -> Iterator[BlockArrived]:
@@ -235,17 +252,16 @@ class Shard:
             else:
                 yield block
 
-    def _accept(self, block: BlockArrived, floors: dict[tuple[StreamId, Arrival], int | None]) -> Iterator[Effect]:
+    def _accept(self, block: BlockArrived, floors: Floors) -> Iterator[Effect]:
         """Takes the rows that are in time; the late ones are rejected, by one of the inputs that take them."""
         operator = self._operators.get(block.group)
         if operator is None:
             raise InvariantError(f"rows came for a group that is not in the plan: {block.group}", (block,))
         stream = operator.inputs[block.input].input.stream
-        floor_us = floors[stream, block.arrival]
+        allowed_us = floors[stream, block.partition, block.arrival]
         batch, reported = without_reports(block.batch)
         chunk_us = block.chunk_us
-        if floor_us is not None:
-            allowed_us = floor_us - self.plan.catalog.get(stream).max_delay_us
+        if allowed_us is not None:
             late = times_of(batch, operator.inputs[block.input].input.time) < allowed_us
             if late.any():
                 rejected = late if reported is None else late & reported
@@ -263,15 +279,13 @@ class Shard:
 
     def _newest(self, operator: GroupOperator) -> int | None:
         """The newest time of any of the group's streams."""
-        times = [self._newest_us.get(state.input.stream) for state in operator.inputs]
+        times = [self.progress.newest(state.input.stream) for state in operator.inputs]
         return max((time for time in times if time is not None), default=None)
 
     def _reached(self, state: InputState) -> Place | None:
         """The place that no future tuple of this input's stream is before."""
-        newest_us = self._newest_us.get(state.input.stream)
-        if newest_us is None:
-            return None
-        return Place(newest_us - self.plan.catalog.get(state.input.stream).max_delay_us, state.position)
+        reached_us = self.progress.reached(state.input.stream)
+        return None if reached_us is None else Place(reached_us, state.position)
 
     def holdings(self) -> Holdings:
         states = [state for operator in self._operators.values() for state in operator.inputs]
@@ -284,8 +298,24 @@ class Shard:
             sum(part.size_bytes for part in parts) + sum(fold.size_bytes for fold in self.folds()),
             sum(block.tuples for block in pending),
             sum(block.size_bytes for block in pending) + waiting_bytes,
-            sum(block.held_bytes for block in pending),
+            sum(block.held_bytes for block in pending)
+            + sum(operator.hold.size_bytes for operator in self._operators.values()),
+            self.held_results,
         )
+
+    def reached(self) -> dict[str, tuple[int | None, bool]]:
+        """By stream, how far it has come, and whether it is passed over."""
+        names = [stream.name for stream in self.plan.catalog.streams]
+        return {name: (self.progress.reached(name), self.progress.is_idle(name)) for name in names}
+
+    def joins(self) -> dict[str, tuple[float, int, int, bool]]:
+        """By join, how long it took in this step, the results that it holds and their bytes, and whether tuples are
+        ahead of another stream."""
+        return {
+            signature: (one.joined_s, one.hold.rows, one.hold.size_bytes, one.ahead is not None)
+            for signature, one in self._operators.items()
+            if one.group.is_join
+        }
 
     def folds(self) -> list[FoldOperator]:
         """The aggregates of all groups' classes."""
@@ -295,6 +325,11 @@ class Shard:
     def memory(self) -> StrategyMemory:
         """What the strategy that chooses turns remembers."""
         return self._memory
+
+    @property
+    def held_results(self) -> int:
+        """Results that were found ahead and wait for other streams."""
+        return sum(one.hold.rows for one in self._operators.values())
 
     @property
     def queued_items(self) -> int:
@@ -313,7 +348,8 @@ class Shard:
     @property
     def newest_us(self) -> int | None:
         """The newest event time heard of any stream, ever."""
-        return max(self._newest_us.values(), default=None)
+        newest = [self.progress.newest(stream.name) for stream in self.plan.catalog.streams]
+        return max((one for one in newest if one is not None), default=None)
 
     def measured(self) -> dict[str, Measured]:
         """By group, what its multi-way join is like now."""
@@ -323,7 +359,7 @@ class Shard:
     def manifest(self) -> bytes:
         """All but the segments' contents, as JSON."""
         groups = {signature: operator_to_json(operator) for signature, operator in self._operators.items()}
-        told = {"version": STATE_VERSION, "serial": self._serial.next_number, "newest_us": self._newest_us}
+        told = {"version": STATE_VERSION, "serial": self._serial.next_number, "progress": self.progress.to_json()}
         told |= {"epoch": self._epoch, "since": self._since, "last_group": self._last_group}
         told |= {"steps": self._steps, "memory": self._memory.to_json()}
         return json.dumps({**told, "groups": groups, "orphans": self._orphans}, separators=(",", ":")).encode()
@@ -337,9 +373,9 @@ class Shard:
                 f"the checkpoint's state has version {told.get('version')}, this Headrace reads {STATE_VERSION}: "
                 "go on with the version that wrote it, or start a new checkpoint"
             )
-        shard = cls(plan, options)
+        shard = cls(plan, options, source)
         shard._serial.next_number = told["serial"]
-        shard._newest_us = {StreamId(name): newest for name, newest in told["newest_us"].items()}
+        shard.progress.from_json(told["progress"])
         shard._orphans = list(told["orphans"])
         shard._last_group = told["last_group"]
         shard._steps, shard._memory = told["steps"], StrategyMemory.from_json(told["memory"])
@@ -349,7 +385,9 @@ class Shard:
             if operator is None:
                 shard._orphans.extend(names_in(kept))
             else:
-                if kept["is_deferred"] != operator.is_deferred and (kept["pending"] or kept["queues"]):
+                if kept["is_deferred"] != operator.is_deferred and (
+                    kept["pending"] or kept["queues"] or kept["hold"]["runs"]
+                ):
                     # What was found in one way is finished in that way.
                     operator = shard._operator(shard._group_of[signature], is_deferred=kept["is_deferred"])
                     shard._operators[signature] = operator

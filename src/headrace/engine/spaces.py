@@ -16,14 +16,17 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import bisect_within, key_ranges
-from headrace.engine.segments import KEY, NUMBER, PLACE, Layout, Segment, build_segment, int64s_of, seen_column
+from headrace.engine.segments import KEY, NUMBER, PLACE, TAKEN, Layout, Segment, build_segment, int64s_of, seen_column
 from headrace.engine.waiting import Released
 from headrace.engine.window import Collected, Run
 from headrace.plan.queries import Measure
 
+NOT_TAKEN = 1 << 40
+"""More than there are rows of a key at one time."""
 KeySearch: TypeAlias = Callable[[Int64s, Int64s], tuple[Int64s, Int64s]]
 """How the rows with each probe's key are found: by the index, or by looking at every row (``matching``)."""
 
@@ -203,6 +206,25 @@ class Space:
         values: Int64s = self.column(NUMBER, pa.int64(), addresses).to_numpy()
         return values
 
+    def marks(self, name: str, addresses: Int64s) -> Int64s:
+        """The values of a column that not all rows have, or 0."""
+        values: Int64s = pc.fill_null(self.column(name, pa.int64(), addresses), 0).to_numpy()
+        return values
+
+    def taken(self, addresses: Int64s) -> Int64s:
+        """What orders rows at one time, as numbers that stay: as they were taken in ahead of another stream; those that
+        were not are before all that were."""
+        if self.is_numbered:
+            return self.numbers(addresses)
+        values = self.column(TAKEN, pa.int64(), addresses)
+        if not values.null_count:
+            numbers: Int64s = values.to_numpy()
+            return numbers
+        without = values.is_null().to_numpy(zero_copy_only=False)
+        found: Int64s = pc.fill_null(values, 0).to_numpy().copy()
+        found[without] = self.arrivals(addresses[without]) - NOT_TAKEN
+        return found
+
     def arrivals(self, addresses: Int64s) -> Int64s:
         """The same as numbers that stay whatever else is held: places in the whole stream, or how many rows of a key
         and time came before."""
@@ -276,6 +298,36 @@ def place_ranks(matches: Matches, spaces: Sequence[Space], ties: Sequence[int]) 
     for side in ties:
         is_other = matches.newest != side  # of the newest the rank says it all
         keys += [is_other * spaces[side].times(matches.sides[side]), is_other * numbers[side]]
+    return keys
+
+
+def newest_marks(matches: Matches, spaces: Sequence[Space], name: str) -> Int64s:
+    """A column of each result's newest tuple, or 0 where it has none."""
+    found = np.zeros(len(matches), dtype=np.int64)
+    for side, space in enumerate(spaces):
+        mine = np.flatnonzero(matches.newest == side)
+        found[mine] = space.marks(name, matches.sides[side][mine])
+    return found
+
+
+def ahead_ranks(matches: Matches, spaces: Sequence[Space], ties: Sequence[int]) -> list[Int64s]:
+    """The same for results that any of their tuples may have found, so that those of all blocks can be put in one
+    order: first the newest tuple's time and stream."""
+    numbers = [space.taken(some) for space, some in zip(spaces, matches.sides, strict=True)]
+    if len({space.position for space in spaces}) < len(spaces):
+        return _place_keys(matches, spaces, ties, numbers)
+    times = [space.times(some) for space, some in zip(spaces, matches.sides, strict=True)]
+    newest = matches.newest
+    keys = [
+        np.choose(newest, times),
+        np.array([space.position for space in spaces])[newest],
+        np.choose(newest, numbers),
+    ]
+    if len(spaces) == 2:
+        return [*keys, np.choose(1 - newest, times), np.choose(1 - newest, numbers)]
+    for side in ties:
+        is_other = newest != side
+        keys += [is_other * times[side], is_other * numbers[side]]
     return keys
 
 

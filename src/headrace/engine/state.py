@@ -11,6 +11,7 @@ import numpy as np
 from headrace.engine.aggregating import names_kept
 from headrace.engine.blocks import ARRIVED, RANK, HeldResults, PendingBlock
 from headrace.engine.downstream import names_queued
+from headrace.engine.holding import names_held
 from headrace.engine.inputs import InputState, Place
 from headrace.engine.operators import GroupOperator
 from headrace.engine.segments import int64s_of, times_of, unpack_batch, view_segment
@@ -26,6 +27,9 @@ def operator_to_json(operator: GroupOperator) -> dict[str, Any]:
         "heard": operator.heard.chunks,
         "inputs": [_input_to_json(state) for state in operator.inputs],
         "pending": [_block_to_json(block) for block in operator.pending],
+        "hold": operator.hold.to_json(),
+        "ahead": None if operator.ahead is None else list(astuple(operator.ahead)),
+        "taken": operator.taken,
         "is_deferred": operator.is_deferred,
         "queues": operator.downstream.to_json(),
         "folds": {fold.folding.identity: fold.to_json() for fold in operator.folds.operators.values()},
@@ -36,6 +40,9 @@ def operator_from_json(kept: dict[str, Any], operator: GroupOperator, source: Se
     """Fills an empty operator with what was kept."""
     operator.progress = None if kept["progress"] is None else Place(*kept["progress"])
     operator.heard.chunks = kept["heard"]
+    operator.hold.from_json(kept["hold"])
+    operator.ahead = None if kept["ahead"] is None else Place(*kept["ahead"])
+    operator.taken = kept["taken"]
     for state, one in zip(operator.inputs, kept["inputs"], strict=True):
         _input_from_json(one, state, source)
     operator.pending = [_block_from_json(one, operator, source) for one in kept["pending"]]
@@ -57,6 +64,7 @@ def names_in(kept: dict[str, Any]) -> Iterator[str]:
     for block in kept["pending"]:
         yield from (name for names in block["names"] for name in names if name is not None)
         yield from (held["name"] for held in block["held"])
+    yield from names_held(kept["hold"])
     yield from names_queued(kept["queues"])
     for fold in kept["folds"].values():
         yield from names_kept(fold)
@@ -124,6 +132,8 @@ def _block_to_json(block: PendingBlock) -> dict[str, Any]:
         "names": block.names,
         "size_bytes": block.size_bytes,
         "times_us": [block.known_us, block.upto_us, block.came],
+        "after": None if block.after is None else list(astuple(block.after)),
+        "ahead": block.ahead,
         "collected": [] if block.is_scanned else collections,
         "held": [
             {
@@ -159,7 +169,9 @@ def _block_from_json(kept: dict[str, Any], operator: GroupOperator, source: Segm
     ]
     numbers = (kept["epoch"], kept["weight"], kept["tuples"])
     scanned = (kept["whole"], kept["placed"], done)
-    return PendingBlock(*numbers, rounds, *scanned, held, kept["names"], kept["size_bytes"], *kept["times_us"])
+    block = PendingBlock(*numbers, rounds, *scanned, held, kept["names"], kept["size_bytes"], *kept["times_us"])
+    block.after, block.ahead = None if kept["after"] is None else Place(*kept["after"]), kept["ahead"]
+    return block
 
 
 def _round_from_store(

@@ -177,7 +177,7 @@ def identity_of(member: Canonical, delivery: str) -> str:
     asked += [
         f"{text} AS {output.name}" for text, output in zip(_output_texts(member), member.query.outputs, strict=True)
     ]
-    asked += [str((member.sizes, *member.ties)), delivery]
+    asked += [str((member.sizes, *member.ties)), delivery, *(["early"] if member.query.emits_early else [])]
     if member.grouping is not None:
         keys, aggregates = grouping_texts(member)
         asked += [*keys, *aggregates, str((member.window_us, member.offsets))]

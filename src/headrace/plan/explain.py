@@ -12,6 +12,7 @@ from headrace.plan.capacities import OperatorFacts
 from headrace.plan.explain_folds import fold_lines
 from headrace.plan.explain_graph import graph_lines
 from headrace.plan.explain_joins import heavy_lines, join_lines, side_names
+from headrace.plan.explain_ordering import ordering_lines, sources_text
 from headrace.plan.expressions import conditions_text, expression_text
 from headrace.plan.hypercube import Grid
 from headrace.plan.joinplans import JoinPlan, plan_joins
@@ -19,6 +20,7 @@ from headrace.plan.opgraph import OperatorName
 from headrace.plan.queries import Measure
 from headrace.plan.shard_graph import running_graph
 from headrace.plan.sharing import Delivery, Group, Input, OutputClass, SharedPlan
+from headrace.stats import OrderingStats
 
 
 def explain(
@@ -28,15 +30,16 @@ def explain(
     joins: Mapping[str, JoinPlan] | None = None,
     grids: Mapping[str, Grid] | None = None,
     facts: Mapping[OperatorName, OperatorFacts] | None = None,
+    ordering: Sequence[OrderingStats] = (),
 ) -> str:
     """The groups that hold these queries (all by default), one block of lines each, and their operators. ``joins``: how
     multi-way joins are carried out; by default as planned before the first tuple. ``grids``: the cells of joins, with
-    their heavy keys. ``facts``: what was measured of the operators."""
+    their heavy keys. ``facts``: what was measured of the operators; ``ordering``: how order is kept now."""
     wanted = set(plan.queries if queries is None else queries)
     groups = [group for group in plan.groups if wanted & set(_queries(group))]
     planned = plan_joins(plan, settings) | dict(joins or {})
     blocks = [
-        "\n".join(_group_lines(plan, number, group, settings, planned.get(group.signature), grids or {}))
+        "\n".join(_group_lines(plan, number, group, settings, planned.get(group.signature), grids or {}, ordering))
         for number, group in enumerate(groups, 1)
     ]
     graph = "\n".join(
@@ -65,6 +68,7 @@ def _group_lines(
     settings: Settings,
     join: JoinPlan | None,
     grids: Mapping[str, Grid],
+    ordering: Sequence[OrderingStats],
 ) -> Iterator[str]:
     names = side_names(group)
     kind = "window join" if group.is_join else "scan"
@@ -72,6 +76,7 @@ def _group_lines(
     if group.is_join:
         yield f"  order         {_order_text(settings)}"
         yield f"  method        {_method_text(group, settings)}"
+        yield from ordering_lines(group, settings, ordering)
     if join is None:
         yield f"  partitioning  {_partitioning(group, settings.shards)}"
     else:
@@ -186,7 +191,7 @@ def _size_text(measure: Measure, size: int) -> str:
 def _input_lines(plan: SharedPlan, reader: Input, sides: Sequence[str]) -> Iterator[str]:
     stream = plan.catalog.get(reader.stream)
     delay = f", up to {format_duration(stream.max_delay_us)} out of order" if stream.max_delay_us else ""
-    yield f"  input         {' and '.join(sides)} by {reader.time}{delay}"
+    yield f"  input         {' and '.join(sides)} by {reader.time}{delay}{sources_text(stream)}"
     yield f"    carries     {', '.join(str(column) for column in reader.schema)}"
     yield f"    at source   {conditions_text(reader.pushed)}"
 
@@ -197,7 +202,7 @@ def _class_lines(group: Group, cls: OutputClass, names: Sequence[str], settings:
         for member in cls.members
     ]
     sides = names if group.is_join else ()
-    yield f"  queries       {', '.join(members)}"
+    yield f"  queries       {', '.join(members)}{', rows as soon as they are found' if cls.is_early else ''}"
     yield f"    filter      {conditions_text(cls.filters, sides)}"
     if cls.folding is not None:
         yield from fold_lines(cls.folding, settings, sides)

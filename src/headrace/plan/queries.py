@@ -15,6 +15,9 @@ from headrace.model import BOOLEAN, NULL, TIMESTAMP, Column, Options, QueryId, S
 from headrace.plan.aggregates import EVALUATED, Grouping
 from headrace.plan.expressions import Expression
 
+EARLY = "early"
+"""The column that marks rows of EMIT EARLY: true where a stream had not come as far as the row's newest tuple."""
+
 
 class Measure(Enum):
     """What a window is measured in."""
@@ -66,6 +69,8 @@ class Query:
     windows: tuple[Extent, ...] = ()
     into: Options = ()
     grouping: Grouping | None = None
+    emits_early: bool = False
+    """Rows come as soon as they are found, not in order; the last output, ``EARLY``, says which did."""
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -83,6 +88,8 @@ class Query:
                 raise PlanError(f"a condition of query {self.name} is {condition.type}, not BOOLEAN")
         if self.grouping is not None:
             self._check_grouping()
+        if self.emits_early and (self.grouping is not None or self.outputs[-1].name != EARLY):
+            raise PlanError(f"query {self.name} emits early: it must have no aggregates, and a last output {EARLY}")
         _ = self.schema
 
     def _check_grouping(self) -> None:

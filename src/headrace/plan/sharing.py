@@ -87,6 +87,8 @@ class OutputClass:
     """With it, ``outputs`` are what is folded."""
     deferred: tuple[Expression, ...] | None = None
     """Filters that another operator applies to what this class gives, which is columns as they are (``deferring``)."""
+    is_early: bool = False
+    """Whether rows leave as soon as they are found."""
 
     @property
     def windows(self) -> tuple[Sizes, ...]:
@@ -247,20 +249,25 @@ def _classes(
             ),
             ties,
             None if folded is None else _folding(some),
+            is_early=is_early,
         )
-        for (filters, outputs, delivery, ties, folded), some in found.items()
+        for (filters, outputs, delivery, ties, folded, is_early), some in found.items()
     )
 
 
 _Folded: TypeAlias = tuple[tuple[Aggregate, ...], tuple[int, ...]]
-_ClassKey: TypeAlias = tuple[tuple[Expression, ...], tuple[Output, ...], Delivery, tuple[int, ...], _Folded | None]
+_KeptApart: TypeAlias = tuple[Delivery, tuple[int, ...], _Folded | None, bool]
+_ClassKey: TypeAlias = tuple[
+    tuple[Expression, ...], tuple[Output, ...], Delivery, tuple[int, ...], _Folded | None, bool
+]
 
 
-def _kept_apart(member: Canonical) -> tuple[Delivery, tuple[int, ...], _Folded | None]:
-    """What else queries of one class have in common: how results leave, how ties are broken, what is folded."""
+def _kept_apart(member: Canonical) -> _KeptApart:
+    """What else queries of one class have in common: how results leave, how ties are broken, what is folded, and
+    whether they wait for their turn."""
     if member.grouping is None:
-        return delivery_of(member.query.into), member.ties, None
-    return Delivery.FOLDED, (), (member.grouping.aggregates, member.offsets)
+        return delivery_of(member.query.into), member.ties, None, member.query.emits_early
+    return Delivery.FOLDED, (), (member.grouping.aggregates, member.offsets), False
 
 
 def _folding(members: list[Canonical]) -> Folding:

@@ -13,6 +13,7 @@ from headrace.spark.changes import Change, Changes, added, without
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
+from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.staging import claim
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ class LiveQueries:
         changes: Changes,
         joins: JoinKeeper,
         graph: GraphKeeper,
+        ordering: OrderingKeeper,
     ) -> None:
+        self._ordering = ordering
         self._joins = joins
         self._graph = graph
         self._engine = engine
@@ -61,7 +64,13 @@ class LiveQueries:
 
     def explain(self) -> str:
         plan, joins = self._engine.plan_of(self._queries), self._joins
-        return explain(plan, self._engine.settings, joins=joins.joins, grids=joins.known, facts=self._graph.facts())
+        told = {"joins": joins.joins, "grids": joins.known, "facts": self._graph.facts()}
+        return explain(plan, self._engine.settings, **told, ordering=self._ordering.stats())  # type: ignore[arg-type]
+
+    def wake(self, now_s: float) -> None:
+        """Has a micro-batch come without input, where a silent source is not to be waited for any longer."""
+        if self._ordering.wakes(now_s):
+            self._checkpoint.say(GO_ON_MESSAGE)
 
     def _ask(self, wanted: Callable[[], tuple[Query, ...]], record: dict[str, str]) -> None:
         self._changes.ask(

@@ -15,10 +15,21 @@ from typing import Any
 
 import numpy as np
 
+from headrace.model import StreamId
 from headrace.plan.facts import Measured
+from headrace.plan.sharing import Group
 from headrace.plan.skew import SeenKeys, seen_from_json, seen_together
 from headrace.spark.graph_told import GraphTold
-from headrace.stats import GraphStats, OrderStats, QueryStats, RunStats, ShardStats, StreamStats, WindowStats
+from headrace.stats import (
+    GraphStats,
+    OrderingStats,
+    OrderStats,
+    QueryStats,
+    RunStats,
+    ShardStats,
+    StreamStats,
+    WindowStats,
+)
 
 RECENT = 20
 """Micro-batches that rates and response times look back on."""
@@ -26,6 +37,17 @@ RECENT = 20
 
 REMEMBERED = 20_000
 """Responses that ``Run.history`` tells of: one for each query in a micro-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTold:
+    """What a shard told of one join: how long it joined, what it holds for other streams to come as far, and whether
+    tuples are ahead of those."""
+
+    spent_s: float
+    held_results: int
+    held_bytes: int
+    is_ahead: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +87,36 @@ class BatchFacts:
     def heard(self) -> dict[str, tuple[int, int, int]]:
         """By stream, the tuples read, their oldest and their newest time; every shard heard the same."""
         return {stream: tuple(some) for _, told in self.told for stream, some in told["heard"].items()}
+
+    def heard_from(self) -> set[tuple[StreamId, str | None]]:
+        """The sources that were heard of in this micro-batch."""
+        return {(StreamId(stream), source) for _, told in self.told for stream, source in told["heard_from"]}
+
+    def sources(self) -> dict[StreamId, dict[str, int]]:
+        """By stream, the newest time of each source that was ever heard of."""
+        return {StreamId(stream): some for _, told in self.told for stream, some in told["sources"].items()}
+
+    def reached(self) -> dict[str, tuple[int | None, bool]]:
+        """By stream, how far it has come, and whether it is passed over."""
+        return {stream: tuple(some) for _, told in self.told for stream, some in told["reached"].items()}
+
+    def joins(self) -> list[dict[str, JoinTold]]:
+        """By shard, what it told of each join."""
+        return [{name: JoinTold(*some) for name, some in told["joins"].items()} for _, told in self.told]
+
+    def awaited(self, groups: Mapping[str, Group]) -> dict[str, tuple[str, ...]]:
+        """By join, the streams that its output waits for: those that have come least far, where others are further."""
+        reached = self.reached()
+        found = {}
+        for name, group in groups.items():
+            streams = list(dict.fromkeys(str(one.stream) for one in group.inputs))
+            times = {one: reached.get(one, (None, False))[0] for one in streams}
+            unheard = tuple(one for one, time_us in times.items() if time_us is None)
+            known = {one: time_us for one, time_us in times.items() if time_us is not None}
+            least = min(known.values(), default=0)
+            slowest = tuple(one for one, time_us in known.items() if time_us == least < max(known.values()))
+            found[name] = unheard or slowest
+        return found
 
     @property
     def newest_us(self) -> int | None:
@@ -189,6 +241,8 @@ class RunMetrics:
     _orders: tuple[OrderStats, ...] = ()
     _switches: tuple[str, ...] = ()
     _graph: GraphStats | None = None
+    _ordering: tuple[OrderingStats, ...] = ()
+    _approaches: tuple[str, ...] = ()
     _queued: int = 0
 
     def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
@@ -202,6 +256,11 @@ class RunMetrics:
         """How multi-way joins are carried out from now on."""
         with self._lock:
             self._orders, self._switches = orders, switches
+
+    def tell_ordering(self, ordering: tuple[OrderingStats, ...], switches: tuple[str, ...]) -> None:
+        """How joins keep their results in order, and each change of that."""
+        with self._lock:
+            self._ordering, self._approaches = ordering, switches
 
     def tell_graph(self, graph: GraphStats | None) -> None:
         """How the operators do, where they take turns."""
@@ -242,12 +301,13 @@ class RunMetrics:
             return dict(self._records)
 
     def unfinished_rows(self) -> int | None:
-        """Rows that wait in all shards, for another stream or for their turn, and what queues hold; None before every
-        shard was heard."""
+        """Rows and results that wait in all shards, for another stream or for their turn, and what queues hold; None
+        before every shard was heard."""
         with self._lock:
             if len(self._held) < self.shards:
                 return None
-            return self._queued + sum(one.waiting_tuples + one.pending_tuples for one in self._held.values())
+            waiting = [one.waiting_tuples + one.pending_tuples + one.held_results for one in self._held.values()]
+            return self._queued + sum(waiting)
 
     def snapshot(self, now_s: float, batch_ms: float) -> RunStats:
         with self._lock:
@@ -267,7 +327,8 @@ class RunMetrics:
                 probes_allowed=last.probes_allowed if last else None,
                 throttled_batches=self._throttled,
                 orders=self._orders,
-                switches=self._switches,
+                switches=(*self._switches, *self._approaches),
+                ordering=self._ordering,
                 graph=self._graph,
             )
 
@@ -294,7 +355,11 @@ class RunMetrics:
     def _stream(self, stream: str, recent: list[BatchFacts], span_s: float) -> StreamStats:
         tuples, malformed, late = self._reads.get(stream, (0, 0, 0))
         rows = sum(facts.reads().get(stream, (0, 0))[0] for facts in recent)
-        return StreamStats(stream, tuples, rows / span_s, late, malformed)
+        reached = recent[-1].reached() if recent else {}
+        mine_us, is_idle = reached.get(stream, (None, False))
+        furthest_us = max((one for one, _ in reached.values() if one is not None), default=0)
+        behind_ms = None if mine_us is None else (furthest_us - mine_us) / 1000
+        return StreamStats(stream, tuples, rows / span_s, late, malformed, behind_ms, is_idle)
 
 
 def weighted_percentiles(pairs: Iterable[tuple[float, int]], shares: tuple[float, ...]) -> list[float | None]:

@@ -7,6 +7,7 @@ crash does the same again.
     CHECKPOINT/orders/<batch>.probes     the budget of that micro-batch
     CHECKPOINT/orders/<batch>.work       the plan from that micro-batch on
     CHECKPOINT/orders/<batch>.facts      what operators are like, as measured before that micro-batch
+    CHECKPOINT/orders/<batch>.ordering   how results are kept in order from that micro-batch on, and who is idle
 
 Cost: a task lists a directory of a few small files; a plan is unpickled once by each Python worker.
 """
@@ -24,7 +25,9 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
+from headrace.engine.events import OrderingChosen
 from headrace.engine.shard import ShardOptions
+from headrace.model import StreamId
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.hypercube import Grid
 from headrace.plan.opgraph import OperatorName
@@ -65,6 +68,18 @@ class Orders:
         told = {name: astuple(one) for name, one in facts.items()}
         self._write(f"{batch:012d}.facts", json.dumps(told).encode())
 
+    def give_ordering(self, batch: int, chosen: OrderingChosen) -> None:
+        """How results are kept in order from this micro-batch on."""
+        told = {"filter_order": sorted(chosen.filter_order), "idle": sorted(chosen.idle, key=str)}
+        self._write(f"{batch:012d}.ordering", json.dumps(told).encode())
+
+    def ordering(self, batch: int) -> OrderingChosen:
+        """How a micro-batch keeps results in order; where nothing was told, tuples wait."""
+        given = self._newest("ordering", batch)
+        told = {"filter_order": [], "idle": []} if given is None else json.loads(given.read_bytes())
+        idle = frozenset((StreamId(stream), source) for stream, source in told["idle"])
+        return OrderingChosen(frozenset(told["filter_order"]), idle)
+
     def _write(self, name: str, content: bytes) -> None:
         Path(self.directory).mkdir(parents=True, exist_ok=True)
         aside = Path(self.directory) / f".{uuid.uuid4().hex}"
@@ -75,7 +90,8 @@ class Orders:
         """Removes what no micro-batch from this one on will look up."""
         probes = [path for number, path in self._numbered("probes") if number < batch]
         lasting = [
-            sorted(path for number, path in self._numbered(kind) if number <= batch) for kind in ("work", "facts")
+            sorted(path for number, path in self._numbered(kind) if number <= batch)
+            for kind in ("work", "facts", "ordering")
         ]
         for path in [*probes, *(path for paths in lasting for path in paths[:-1])]:
             path.unlink(missing_ok=True)

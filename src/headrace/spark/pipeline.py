@@ -40,6 +40,7 @@ from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, PANES, REACHED, REPORT_
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics
+from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.orders import Work
 from headrace.spark.pacing import Pacer
 from headrace.spark.pack import controller, packer
@@ -96,9 +97,11 @@ class Router:
         work: Work,
         joins: JoinKeeper,
         graph: GraphKeeper,
+        ordering: OrderingKeeper,
         compression: str,
     ) -> None:
         self._graph = graph
+        self._ordering = ordering
         self._combine = CombineHost(checkpoint.combined)
         self._compression = compression
         self._work = work
@@ -168,10 +171,12 @@ class Router:
         self._metrics.tell_graph(self._graph.stats(is_throttled=facts.is_throttled))
         change = self._changes.take()
         is_other = self._joins.learn(facts)
+        is_passing = self._ordering.learn(facts)
         if change is not None:
             self._work, is_other = change.work, True
             self._joins.adopt(change.work.plan)
             self._graph.adopt(change.work.plan)
+            self._ordering.adopt(change.work.plan)
         if is_other:
             orders.give_work(batch + 1, self._joins.applied(self._work))
             self._metrics.tell_orders(self._joins.orders(), tuple(self._joins.switches))
@@ -180,7 +185,10 @@ class Router:
             self._sinks = change.prepared
             self._metrics.change(change.work.plan.queries, windows_of(change.work.plan))
             change.made.set()
-        if facts.is_behind:
+        if is_passing or change is not None:
+            orders.give_ordering(batch + 1, self._ordering.chosen)
+        self._metrics.tell_ordering(self._ordering.stats(), tuple(self._ordering.switches))
+        if facts.is_behind or is_passing:
             self._checkpoint.say(GO_ON_MESSAGE)
         orders.forget_before(batch)
 

@@ -55,8 +55,9 @@ class Run:
         self._listener.start()
 
     def _listen(self) -> None:
-        """Takes requests of other programs while the run goes on."""
+        """Takes requests of other programs while the run goes on, and sees to sources that are silent."""
         while not self._ended.wait(LISTEN_S):
+            self._live.wake(time.time())
             for one in requests_in(self._checkpoint.requests):
                 try:
                     self._live.make(one.record)

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +47,7 @@ from headrace.spark.labels import shard_labels
 from headrace.spark.live import LiveQueries
 from headrace.spark.local import local_session
 from headrace.spark.metrics import RunMetrics
+from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.orders import Work
 from headrace.spark.pacing import Pacer
 from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, sinks_by_query, windows_of
@@ -119,13 +121,26 @@ class Engine:
             for one in {sinks.out, *(path.parent for path in sinks.directories.values())}:
                 check_writable(one)
 
-    def stream(self, name: str, df: DataFrame, *, time: str, max_delay: str = "0 seconds") -> None:
-        """Registers any streaming DataFrame as a stream; ``time`` is its event-time column."""
+    def stream(
+        self,
+        name: str,
+        df: DataFrame,
+        *,
+        time: str,
+        max_delay: str = "0 seconds",
+        idle_timeout: str | None = None,
+        partition: str | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        """Registers any streaming DataFrame as a stream; ``time`` is its event-time column, ``partition`` the column
+        that tells its sources apart, which may lag each other."""
         if not df.isStreaming:
             raise SourceError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
         schema = _schema_of(name, df.schema)
         options = (("connector", "dataframe"),)
-        stream = Stream(StreamId(name), schema, time, parse_duration(max_delay), options)
+        idle_us = None if idle_timeout is None else parse_duration(idle_timeout)
+        parted = (idle_us, partition, partitions)
+        stream = Stream(StreamId(name), schema, time, parse_duration(max_delay), options, *parted)
         self._catalog = self._catalog.with_stream(stream)
         self._frames[stream.name] = df
 
@@ -198,8 +213,13 @@ class Engine:
             metrics.tell_orders(joins.orders(), ())
             graph = GraphKeeper(settings, opened.orders.facts(opened.next_batch()))
             graph.adopt(plan)
-            query = self._start_query(plan, sinks, opened, metrics, console, changes, joins, graph, once=once)
-            live = LiveQueries(self, opened, queries, directory, changes, joins, graph)
+            told = opened.orders.ordering(opened.next_batch())
+            ordering = OrderingKeeper(settings, self._catalog, time.time(), replace(told, idle=frozenset()))
+            ordering.adopt(plan)
+            metrics.tell_ordering(ordering.stats(), ())
+            keepers = (joins, graph, ordering)
+            query = self._start_query(plan, sinks, opened, metrics, console, changes, *keepers, once=once)
+            live = LiveQueries(self, opened, queries, directory, changes, *keepers)
             return Run(query, live, metrics, opened, leaving.pop_all().close, once=once)
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
@@ -224,6 +244,7 @@ class Engine:
                 scheduling=_scheduling(settings),
                 is_eager=settings.evaluate == "eager",
                 forwards=settings.shards > 1,
+                hold_bytes=settings.hold_memory_bytes,
             ),
             probes=Pacer(settings.budget).first_probes(),
             backlog_limit=settings.backlog_limit,
@@ -243,6 +264,7 @@ class Engine:
         changes: Changes,
         joins: JoinKeeper,
         graph: GraphKeeper,
+        ordering: OrderingKeeper,
         *,
         once: bool,
     ) -> StreamingQuery:
@@ -258,13 +280,15 @@ class Engine:
         )
         work = joins.applied(self.work(plan, sinks))
         opened.orders.give_work(opened.next_batch(), work)
+        opened.orders.give_ordering(opened.next_batch(), ordering.chosen)
         first_us = time.time_ns() // 1000
         with _configured(self.spark, {**_QUERY_CONF, "spark.sql.shuffle.partitions": str(settings.shards)}):
             frames = [self._frame(stream, first_us) for stream in self._catalog.streams]
             control = self.spark.readStream.format("text").option("cleanSource", "delete").load(str(opened.control))
             reports = pipeline(work, frames, control, options)
             pacer = Pacer(settings.budget)
-            router = Router(sinks, opened, metrics, console, pacer, changes, work, joins, graph, settings.compression)
+            keepers = (joins, graph, ordering)
+            router = Router(sinks, opened, metrics, console, pacer, changes, work, *keepers, settings.compression)
             writer = reports.writeStream.foreachBatch(router)
             interval = f"{0 if once else settings.trigger_us} microseconds"
             return (

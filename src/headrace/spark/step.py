@@ -90,10 +90,12 @@ class Step:
         envelopes = self._timed("receive", lambda: list(from_pandas(rows, self._number)))
         shard = self._timed("restore", self._restore)
         events = [one.event(self._plan) for one in envelopes if one.kind in EVENTS]
+        events.append(self._options.orders.ordering(batch_number()))
         kept: list[Any] = []
         began = time.perf_counter()
         yield from self._emit(shard.step(events, self._budget, self._pace), kept)
-        self._stage_ms["join"] = (time.perf_counter() - began) * 1000 - self._stage_ms.get("emit", 0.0)
+        aside_ms = self._stage_ms.get("emit", 0.0) + self._stage_ms.get("keep", 0.0)
+        self._stage_ms["join"] = (time.perf_counter() - began) * 1000 - aside_ms
         self._timed("keep", lambda: self._keep(kept, shard))
         yield from (Report(DEAD, self._number, payload=one.payload) for one in envelopes if one.kind is Kind.DEAD)
         yield Report(TOLD, self._number, detail=json.dumps(self._told(shard, envelopes)))
@@ -106,9 +108,9 @@ class Step:
 
     def _restore(self) -> Shard:
         kept = self._manifest.get() if self._manifest.exists() else None
-        if kept is None:
-            return Shard(self._plan, self._work.shard)
         source = StateSegments(self._options.cache, self._segments)
+        if kept is None:
+            return Shard(self._plan, self._work.shard, source)
         return Shard.restore(self._plan, self._work.shard, bytes(kept[0]), source)
 
     def _emit(self, effects: Iterator[Any], kept: list[Any]) -> Iterator[Report]:
@@ -128,6 +130,8 @@ class Step:
                 self._late[effect.stream] = self._late.get(effect.stream, 0) + effect.batch.num_rows
                 letters = dead_letters(effect.stream, effect.reason, effect.batch)
                 yield Report(DEAD, self._number, payload=pack_batch(letters).to_pybytes())
+            elif isinstance(effect, KeepSegment):
+                self._timed("keep", lambda: self._store(effect))  # noqa: B023 - run at once, so that memory is free again
             else:
                 kept.append(effect)
         for part in self._timed("emit", writer.close):
@@ -150,13 +154,14 @@ class Step:
             for arrived_us, rows in arrived:
                 counts[arrived_us] = counts.get(arrived_us, 0) + rows
 
+    def _store(self, effect: KeepSegment) -> None:
+        self._segments.updateValue((effect.name,), (effect.blob.to_pybytes(),))
+        self._options.cache.put(effect.name, effect.blob)
+
     def _keep(self, effects: list[Any], shard: Shard) -> None:
         cache = self._options.cache
         for effect in effects:
-            if isinstance(effect, KeepSegment):
-                self._segments.updateValue((effect.name,), (effect.blob.to_pybytes(),))
-                cache.put(effect.name, effect.blob)
-            elif isinstance(effect, CacheSegment):
+            if isinstance(effect, CacheSegment):
                 cache.put_batch(effect.name, effect.batch)
             elif isinstance(effect, ForgetSegment):
                 cache.drop(effect.name)
@@ -182,6 +187,10 @@ class Step:
             "held": list(astuple(held)),
             "backlog": shard.backlog(),
             "heard": _heard(envelopes),
+            "heard_from": sorted({(one.stream, one.partition) for one in envelopes if one.kind is Kind.HEARTBEAT}),
+            "sources": shard.progress.newest_us,
+            "reached": shard.reached(),
+            "joins": shard.joins(),
             "newest_us": shard.newest_us,
             "seen": [bytes(one.payload).decode() for one in tallies if len(one.payload)],
             "measured": self._timed("sample", lambda: _measured_to_json(shard)),

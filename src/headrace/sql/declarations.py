@@ -1,7 +1,7 @@
 """Declared streams, and the options of WITH and INTO.
 
-Owns the check of connectors and their options against ``plan.connectors``, with the place of the culprit, and the two
-options that are the stream's own: ``time`` and ``max_delay``.
+Owns the check of connectors and their options against ``plan.connectors``, with the place of the culprit, and the
+options that are the stream's own: ``time``, ``max_delay``, ``idle_timeout``, ``partition`` and ``partitions``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from headrace.sql.reader import OptionPair, Word
 from headrace.sql.statements import CreateStream, SelectText
 from headrace.sql.text import Span, SqlText, suggest
 
-_STREAM_OPTIONS = ("time", "max_delay")
+_STREAM_OPTIONS = ("time", "max_delay", "idle_timeout", "partition", "partitions")
+MOST_PARTITIONS = 100_000
 
 
 def bind_stream(source: SqlText, statement: CreateStream) -> Stream:
@@ -24,8 +25,11 @@ def bind_stream(source: SqlText, statement: CreateStream) -> Stream:
     options = _checked(source, kept, SOURCES, "WITH", statement.name.span, _STREAM_OPTIONS)
     _check_key(source, kept, schema)
     time = _time(source, statement, schema, own.get("time"))
+    max_delay_us = _duration_us(source, own.get("max_delay")) or 0
+    idle_us = _duration_us(source, own.get("idle_timeout"))
+    parted = _partition(source, schema, own.get("partition")), _partitions(source, own)
     try:
-        return Stream(StreamId(statement.name.text), schema, time, _max_delay_us(source, own.get("max_delay")), options)
+        return Stream(StreamId(statement.name.text), schema, time, max_delay_us, options, idle_us, *parted)
     except PlanError as error:
         raise source.error(str(error), statement.name.span) from error
 
@@ -172,11 +176,41 @@ def _named_time(source: SqlText, schema: Schema, value: Word, candidates: list[s
     return column.name
 
 
-def _max_delay_us(source: SqlText, pair: OptionPair | None) -> int:
+def _duration_us(source: SqlText, pair: OptionPair | None) -> int | None:
     if pair is None:
-        return 0
+        return None
     try:
         return checked_duration_us(pair.value.text)
     except SettingError as error:
         message, _, hint = str(error).partition(": ")
-        raise source.error(f"max_delay: {message}", pair.value.span, hint or "write max_delay = '2 seconds'") from error
+        name = pair.name.text
+        raise source.error(f"{name}: {message}", pair.value.span, hint or f"write {name} = '2 seconds'") from error
+
+
+def _partition(source: SqlText, schema: Schema, pair: OptionPair | None) -> str | None:
+    """The column that tells the stream's sources apart."""
+    if pair is None:
+        return None
+    column = schema.find(pair.value.text)
+    if column is None:
+        hint = suggest(pair.value.text, schema.names, "the columns are")
+        raise source.error(f"there is no column {pair.value.text} to tell partitions apart", pair.value.span, hint)
+    return column.name
+
+
+def _partitions(source: SqlText, own: dict[str, OptionPair]) -> int | None:
+    """How many sources there are to wait for."""
+    pair = own.get("partitions")
+    if pair is None:
+        return None
+    text = pair.value.text.strip()
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_PARTITIONS):
+        raise source.error(
+            f"partitions: {pair.value.text!r} is not allowed",
+            pair.value.span,
+            f"write a whole number from 1 to {MOST_PARTITIONS}",
+        )
+    if "partition" not in own:
+        hint = "add partition = '...', the column that has each tuple's source"
+        raise source.error("partitions goes with partition only", pair.name.span, hint)
+    return int(text)

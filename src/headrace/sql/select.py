@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.model import INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream
+from headrace.model import BOOLEAN, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream
 from headrace.plan.aggregates import EVALUATED
-from headrace.plan.expressions import ColumnRef, Expression, conjuncts
+from headrace.plan.expressions import ColumnRef, Expression, Literal, conjuncts
 from headrace.plan.functions import convert
-from headrace.plan.queries import Output, Query, Source
+from headrace.plan.queries import EARLY, Output, Query, Source
 from headrace.sql.aggregates import first_aggregate, is_aggregate, names_for, refuse_aggregates
 from headrace.sql.grammar import SHAPE, Node, parse_select, span_of_node, unwrap
 from headrace.sql.grouping import GroupLowering, has_groups
@@ -86,10 +86,28 @@ class _SelectBinder:
         if grouping is not None:
             self._check_windows()
         sources = tuple(Source(entry.stream.name, entry.alias) for entry in self.scope.entries)
+        is_early = self.select.early_span is not None
+        if is_early:
+            outputs = self._marked_early(outputs, grouped=grouping is not None)
         try:
-            return Query(name, sources, conditions, outputs, windows, into, grouping)
+            return Query(name, sources, conditions, outputs, windows, into, grouping, is_early)
         except PlanError as error:
             raise self.source.error(str(error), self.select.span) from error
+
+    def _marked_early(self, outputs: tuple[Output, ...], *, grouped: bool) -> tuple[Output, ...]:
+        """The outputs and, last, which rows came before their time."""
+        span = self.select.early_span
+        assert span is not None
+        if grouped:
+            hint = "leave it out: a group's value at a time is known when all streams have come that far"
+            raise self.source.unsupported("EMIT EARLY is not for aggregates", span, hint)
+        if len(self.scope.entries) == 1:
+            hint = "leave it out: the rows of one stream wait for no other"
+            raise self.source.unsupported("EMIT EARLY is for joins", span, hint)
+        if any(output.name.lower() == EARLY for output in outputs):
+            hint = f"write AS {EARLY}_2, say, after it: EMIT EARLY adds a column {EARLY}"
+            raise self.source.error(f"an output column is called {EARLY}", span, hint)
+        return (*outputs, Output(EARLY, Literal(False, BOOLEAN)))
 
     def _check_shape(self) -> None:
         """Only SELECT, FROM, JOIN, WHERE, GROUP BY and HAVING may have been parsed."""

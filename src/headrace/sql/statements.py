@@ -45,6 +45,8 @@ class SelectText:
     into: tuple[OptionPair, ...] | None
     into_span: Span
     span: Span
+    early_span: Span | None = None
+    """Where EMIT EARLY stands, if it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +178,22 @@ def _select(reader: TokenReader) -> SelectText:
     window: WrittenWindow | None = None
     into: tuple[OptionPair, ...] | None = None
     into_span = span_of(tokens[0])
+    early_span: Span | None = None
     while not tail.done:
         span = tail.span
         if window is None and into is None and tail.peek() == "WINDOW":
             window = read_window(tail)
+        elif early_span is None and into is None and tail.accept("EMIT"):
+            tail.expect("EARLY", "write EMIT EARLY; without it rows come in order")
+            early_span = span
         elif into is None and tail.accept("INTO"):
             into, into_span = tail.options("INTO"), span
         else:
             raise tail.unexpected(
                 "the end of the statement",
-                "a query ends with WHERE ..., GROUP BY ..., HAVING ..., WINDOW ..., INTO (...)",
+                "a query ends with WHERE ..., GROUP BY ..., HAVING ..., WINDOW ..., EMIT EARLY, INTO (...)",
             )
-    return SelectText(tokens[:cut], stream_windows, window, into, into_span, span_of_all(tokens))
+    return SelectText(tokens[:cut], stream_windows, window, into, into_span, span_of_all(tokens), early_span)
 
 
 _BEFORE_OPERAND = frozenset(
@@ -203,18 +209,26 @@ _BEFORE_OPERAND = frozenset(
 
 
 def _tail_start(tokens: list[Token]) -> int:
-    """Where WINDOW or INTO begins: outside brackets, after FROM, and not in the place of a value."""
+    """Where WINDOW, EMIT or INTO begins: outside brackets, after FROM, and not in the place of a value."""
     depth = 0
     reads = False
     for index, token in enumerate(tokens):
         kind = token.token_type
         depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
         reads = reads or kind == TokenType.FROM
+        if depth <= 0 and reads and _is_emit(tokens, index):
+            return index
         if depth <= 0 and reads and kind in (TokenType.WINDOW, TokenType.INTO):
             before = tokens[index - 1].token_type
             if before not in _BEFORE_OPERAND or _opens_clause(tokens, index):
                 return index
     return len(tokens)
+
+
+def _is_emit(tokens: list[Token], index: int) -> bool:
+    """Whether EMIT EARLY stands there: two words in a row are nothing else, after FROM."""
+    words = [str(token.text).upper() for token in tokens[index : index + 2]]
+    return words == ["EMIT", "EARLY"] and tokens[index - 1].token_type not in _BEFORE_OPERAND
 
 
 def _opens_clause(tokens: list[Token], index: int) -> bool:

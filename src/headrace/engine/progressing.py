@@ -1,0 +1,106 @@
+"""How far each stream has come: TS_trigger of paper 004, from heartbeats of all of its sources.
+
+      partition 1   . . . . . . . . .|          a stream has come as far as the one of its partitions that is furthest
+      partition 2   . . . . .|                  behind; each may be out of order by max_delay
+      reached       ---------|
+      idle          partition 2 said nothing for so long that it is passed over: reached moves on to partition 1's time,
+                    and what 2 brings later from before that time is late
+
+Owns :class:`StreamProgress`. Which sources are idle is told (there is no clock here), alike on all shards. Invariants:
+what a stream has reached only rises; all shards hear the same, so they reach the same. Cost: O(sources) a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from headrace.engine.events import Arrival, ProgressMade
+from headrace.model import Catalog, StreamId
+
+Idle: TypeAlias = frozenset[tuple[StreamId, str | None]]
+"""Sources that are passed over: a stream's partitions; with None, those of it that were never heard of."""
+LOWEST = -(2**63)
+Floors: TypeAlias = dict[tuple[StreamId, str, Arrival], int | None]
+
+
+@dataclass(slots=True)
+class StreamProgress:
+    """The newest time of each stream's partitions, and up to where a stream has been passed."""
+
+    catalog: Catalog
+    newest_us: dict[StreamId, dict[str, int]] = field(default_factory=dict)
+    passed_us: dict[StreamId, int] = field(default_factory=dict)
+    idle: Idle = frozenset()
+
+    def hear(self, beats: Iterable[ProgressMade]) -> Floors:
+        """Moves each partition's newest time on; gives, for each chunk, what its tuples must not be before."""
+        floors: Floors = {}
+        for beat in sorted(beats, key=lambda one: one.arrival):
+            newest = self.newest_us.setdefault(beat.stream, {})
+            before = newest.get(beat.partition)
+            allowed = None if before is None else before - self.catalog.get(beat.stream).max_delay_us
+            passed = self.passed_us.get(beat.stream)
+            known = [one for one in (allowed, passed) if one is not None]
+            floors.setdefault((beat.stream, beat.partition, beat.arrival), max(known, default=None))
+            newest[beat.partition] = beat.newest_us if before is None else max(before, beat.newest_us)
+            self.idle -= {(beat.stream, beat.partition)}
+        return floors
+
+    def newest(self, stream: StreamId) -> int | None:
+        return max(self.newest_us.get(stream, {}).values(), default=None)
+
+    def reached(self, stream: StreamId) -> int | None:
+        """The time that no future tuple of the stream is before; None where there is no telling."""
+        own, passed = self._own(stream), self.passed_us.get(stream)
+        known = [one for one in (own, passed) if one is not None]
+        return max(known, default=None)
+
+    def _own(self, stream: StreamId) -> int | None:
+        """What its sources that are not idle have reached."""
+        if self._is_awaited(stream):
+            return None
+        newest = [one for name, one in self.newest_us.get(stream, {}).items() if (stream, name) not in self.idle]
+        return min(newest) - self.catalog.get(stream).max_delay_us if newest else None
+
+    def _is_awaited(self, stream: StreamId) -> bool:
+        """Whether a partition has not been heard of and may yet be."""
+        missing = len(self.newest_us.get(stream, {})) < (self.catalog.get(stream).partitions or 1)
+        return missing and (stream, None) not in self.idle
+
+    def is_idle(self, stream: StreamId) -> bool:
+        """Whether all of its sources are."""
+        heard = self.newest_us.get(stream, {})
+        return not self._is_awaited(stream) and all((stream, name) in self.idle for name in heard)
+
+    def pass_idle(self, groups: Iterable[Sequence[StreamId]]) -> None:
+        """Moves streams that are idle on with those that they are joined with: as far as the others have come, or, if
+        all are idle, to the newest time of any. ``groups``: the streams of each join."""
+        moved: dict[StreamId, int] = {}
+        for streams in groups:
+            idle = [one for one in streams if self.is_idle(one)]
+            going = [self.reached(one) for one in streams if one not in idle]
+            if not idle or None in going:
+                continue
+            newest = [one for one in map(self.newest, streams) if one is not None]
+            known = [one for one in going if one is not None] or [max(newest, default=LOWEST)]
+            for one in idle:
+                moved[one] = max(min(known), moved.get(one, LOWEST))
+        for stream, to_us in moved.items():
+            if to_us != LOWEST:
+                self.passed_us[stream] = max(to_us, self.passed_us.get(stream, to_us))
+
+    def settle(self) -> None:
+        """Remembers how far streams with several sources have come: one that is new, or was idle, may be behind."""
+        for stream in self.catalog.streams:
+            reached = self.reached(stream.name)
+            if stream.partition is not None and reached is not None:
+                self.passed_us[stream.name] = reached
+
+    def to_json(self) -> dict[str, Any]:
+        return {"newest_us": self.newest_us, "passed_us": self.passed_us}
+
+    def from_json(self, kept: dict[str, Any]) -> None:
+        self.newest_us = {StreamId(name): dict(some) for name, some in kept["newest_us"].items()}
+        self.passed_us = {StreamId(name): passed for name, passed in kept["passed_us"].items()}
