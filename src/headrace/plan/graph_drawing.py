@@ -10,42 +10,15 @@ Owns ``draw_graph``: text in, text out, the standard library only. Cost: the gra
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
 from headrace.plan.capacities import OperatorFacts, assumed_facts, release_capacities
-from headrace.plan.explain_graph import facts_text, shortened
+from headrace.plan.drawing import GAP_X, GAP_Y, HEIGHT, MARGIN, WIDTH, Box, box_lines, edge_line, svg_document
+from headrace.plan.explain_graph import facts_text
 from headrace.plan.opgraph import OperatorGraph, OperatorName
 from headrace.plan.path_segments import segments_of, simplified_segments
 
-WIDTH, HEIGHT = 230, 62
-"""Of a box."""
-GAP_X, GAP_Y = 26, 54
-MARGIN = 24
-_CHARACTERS = 38
-"""That fit in a box."""
 _QUERIES_SHOWN = 3
 _COLOURS = ("#dbe9f6", "#fde8d0", "#ddf1dd", "#f6dbe4", "#e8e0f3", "#fbf3c9", "#d8f0f0", "#ece5dc")
-
-
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """Something drawn: where, what it says, and how."""
-
-    x: float
-    y: float
-    lines: tuple[str, ...]
-    fill: str
-    border: float = 1.0
-    dash: str = ""
-
-    @property
-    def top(self) -> tuple[float, float]:
-        return self.x + WIDTH / 2, self.y
-
-    @property
-    def bottom(self) -> tuple[float, float]:
-        return self.x + WIDTH / 2, self.y + HEIGHT
 
 
 def draw_graph(graph: OperatorGraph, facts: Mapping[OperatorName, OperatorFacts] | None = None) -> str:
@@ -55,12 +28,8 @@ def draw_graph(graph: OperatorGraph, facts: Mapping[OperatorName, OperatorFacts]
     boxes = _boxes(graph, layers, known)
     width = 2 * MARGIN + max((len(layer) for layer in layers), default=1) * (WIDTH + GAP_X) - GAP_X
     height = 2 * MARGIN + len(layers) * (HEIGHT + GAP_Y) - GAP_Y
-    drawn = [*_edges(graph, boxes), *(line for box in boxes.values() for line in _box_lines(box))]
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="11">'
-    )
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *drawn, "</svg>"]) + "\n"
+    drawn = [*_edges(graph, boxes), *(line for box in boxes.values() for line in box_lines(box))]
+    return svg_document(width, height, drawn)
 
 
 def _layers(graph: OperatorGraph) -> list[list[str]]:
@@ -96,7 +65,7 @@ def _middle(places: Sequence[float]) -> float:
 
 def _boxes(
     graph: OperatorGraph, layers: Sequence[Sequence[str]], known: Mapping[OperatorName, OperatorFacts]
-) -> dict[str, _Box]:
+) -> dict[str, Box]:
     colours = _colours(graph, known)
     widest = max((len(layer) for layer in layers), default=1)
     boxes = {}
@@ -115,19 +84,19 @@ def _box(
     y: float,
     known: Mapping[OperatorName, OperatorFacts],
     colours: Mapping[OperatorName, str],
-) -> _Box:
+) -> Box:
     if name in graph.by_name:
         one = graph.by_name[name]
         uses = graph.uses(one.name)
         title = f"{one.name}  x{uses}" if uses > 1 else one.name
         told = (facts_text(known[one.name]),) if one.name in known else ()
-        return _Box(x, y, (title, one.text, *told), colours[one.name], 2.5 if uses > 1 else 1.0)
+        return Box(x, y, (title, one.text, *told), colours[one.name], 2.5 if uses > 1 else 1.0)
     if name in graph.sources:
-        return _Box(x, y, (name, "stream"), "white", dash="4 3")
+        return Box(x, y, (name, "stream"), "white", dash="4 3")
     queries = graph.by_name[_below(graph, name)[0]].delivers
     more = f" and {len(queries) - _QUERIES_SHOWN} more" if len(queries) > _QUERIES_SHOWN else ""
     kind = "query" if len(queries) == 1 else f"{len(queries)} queries"
-    return _Box(x, y, (", ".join(queries[:_QUERIES_SHOWN]) + more, kind), "#f4f4f4", dash="4 3")
+    return Box(x, y, (", ".join(queries[:_QUERIES_SHOWN]) + more, kind), "#f4f4f4", dash="4 3")
 
 
 def _colours(graph: OperatorGraph, known: Mapping[OperatorName, OperatorFacts]) -> dict[OperatorName, str]:
@@ -140,26 +109,8 @@ def _colours(graph: OperatorGraph, known: Mapping[OperatorName, OperatorFacts]) 
     return found
 
 
-def _edges(graph: OperatorGraph, boxes: Mapping[str, _Box]) -> Iterator[str]:
+def _edges(graph: OperatorGraph, boxes: Mapping[str, Box]) -> Iterator[str]:
     for name in boxes:
         if name not in graph.sources:
             for given in _below(graph, name):
-                yield _edge(boxes[given].top, boxes[name].bottom)
-
-
-def _edge(begin: tuple[float, float], end: tuple[float, float]) -> str:
-    middle = (begin[1] + end[1]) / 2
-    way = f"M{begin[0]:.0f},{begin[1]:.0f} C{begin[0]:.0f},{middle:.0f} {end[0]:.0f},{middle:.0f}"
-    return f'<path d="{way} {end[0]:.0f},{end[1]:.0f}" fill="none" stroke="#888"/>'
-
-
-def _box_lines(box: _Box) -> Iterator[str]:
-    dash = f' stroke-dasharray="{box.dash}"' if box.dash else ""
-    yield (
-        f'<rect x="{box.x:.0f}" y="{box.y:.0f}" width="{WIDTH}" height="{HEIGHT}" rx="5" fill="{box.fill}" '
-        f'stroke="#444" stroke-width="{box.border}"{dash}><title>{escape(chr(10).join(box.lines))}</title></rect>'
-    )
-    for number, line in enumerate(box.lines):
-        weight = ' font-weight="bold"' if not number else ""
-        shown = escape(shortened(line, _CHARACTERS))
-        yield f'<text x="{box.x + 8:.0f}" y="{box.y + 18 + 16 * number:.0f}"{weight}>{shown}</text>'
+                yield edge_line(boxes[given].top, boxes[name].bottom)
