@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from headrace.lab.experiment import Experiment
+from headrace.lab.in_order import ORDERING_EXPERIMENTS
 from headrace.lab.multi_joins import JOIN_EXPERIMENTS
 from headrace.lab.operator_strategies import OPERATOR_EXPERIMENTS
 from headrace.lab.shared_windows import WINDOW_EXPERIMENTS
 
 EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one for one in (*WINDOW_EXPERIMENTS, *JOIN_EXPERIMENTS, *OPERATOR_EXPERIMENTS)
+    one.name: one
+    for one in (
+        *WINDOW_EXPERIMENTS,
+        *JOIN_EXPERIMENTS,
+        *OPERATOR_EXPERIMENTS,
+        *ORDERING_EXPERIMENTS,
+    )
 }

@@ -406,7 +406,7 @@ _TWO_BUCKETS = (
     "greater. What it measured has costs that buckets do not spare, and so has a step here."
 )
 _MODEL_4B = (
-    "By the paper's own model most accesses are the fast stream's new tuples in the slow windows (77% with five buckets "
+    "By the paper's own model most accesses are the fast stream's new tuples in slow windows (77% with five buckets "
     "each, at 12 on average), so buckets are worth more there than the paper measured. " + _BUCKETS
 )
 

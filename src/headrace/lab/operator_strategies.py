@@ -274,8 +274,8 @@ def _figure_3(numbers: Numbers) -> list[Picture]:
 
 
 _SHORT = (
-    "The paper's overload lasts for minutes, and Chain's output after it is as high; here a burst lasts for seconds, and "
-    "what was held back comes out over several points."
+    "The paper's overload lasts for minutes, and Chain's output after it is as high; here a burst lasts for seconds, "
+    "and what was held back comes out over several points."
 )
 
 
@@ -344,7 +344,7 @@ def threshold_claims(numbers: Numbers) -> list[Claim]:
         at_most("short of memory: of the way from path capacity's latency to Chain's", way, 0.5,
                 "The shorter memory is, the longer threshold works as simplified segment does."),
         at_least("short of memory: it changes its mode", short["mode_changes"], 1),
-        at_most("memory is plenty: latency against path capacity", plenty["mean_latency_s"] / latency["path"], 1 + NEAR),
+        at_most("memory is plenty: latency over path capacity's", plenty["mean_latency_s"] / latency["path"], 1 + NEAR),
     ]  # fmt: skip
 
 

@@ -17,26 +17,21 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
-from headrace.engine.events import Arrival, BlockArrived, Effect, EmitCount, Event, ProgressMade
+from headrace.engine.events import Effect, EmitCount, Event
 from headrace.engine.output import Cut
-from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Holdings, ShardOptions
+from headrace.lab.feeding import StreamFeed
 from headrace.lab.filled import FilledShard
-from headrace.model import StreamId
-from headrace.plan.sharing import SharedPlan, share
-from headrace.spark.generator import spec_of
+from headrace.plan.sharing import share
 from headrace.sql import read_script
-from headrace.workload import Position, generate
 
 STREAMS = ("temperature", "humidity")
 
@@ -117,46 +112,12 @@ def recorded(setting: Setting) -> Recorded:
     script = read_script(setting.program())
     plan = share(script.catalog, tuple(script.queries))
     since_us = round(setting.fill_s * 1e6)
-    sides = [_Side(plan, number, name) for number, name in enumerate(STREAMS)]
+    sides = [StreamFeed(plan, number, name) for number, name in enumerate(STREAMS)]
     filling = [event for side in sides for event in side.upto(since_us, 0)]
     new = np.sort(np.concatenate([side.times_us[side.times_us > since_us] for side in sides]))
     ends_us = new[: setting.tuples][setting.block_rows - 1 :: setting.block_rows].tolist()
     blocks = [[event for side in sides for event in side.upto(end, number)] for number, end in enumerate(ends_us)]
     return Recorded(FilledShard(plan, [filling]), [end_us / 1e6 for end_us in ends_us], blocks)
-
-
-class _Side:
-    """A stream's rows, given out in order. No two have the same time: of a burst each is a tick after the one before,
-    even for one stream and odd for the other."""
-
-    def __init__(self, plan: SharedPlan, number: int, name: str) -> None:
-        self._name = StreamId(name)
-        stream = plan.catalog.get(self._name)
-        spec = spec_of(stream, 0)
-        rows, _ = generate(spec, Position.at_start(spec), 2**62)
-        drawn = rows.column(stream.time).cast(pa.int64()).to_numpy()
-        ranks = np.arange(len(drawn))
-        self.times_us: npt.NDArray[np.int64] = (np.maximum.accumulate(drawn // 2 - ranks) + ranks) * 2 + number
-        timed = pa.array(self.times_us).cast(rows.schema.field(stream.time).type)
-        at = rows.schema.get_field_index(stream.time)
-        rows = rows.set_column(at, rows.schema.field(at), timed)
-        ordered = rows.append_column(ORDER, pa.array(np.full(rows.num_rows, 1 << ORDER_SHIFT)))
-        packed = [one.event(plan) for one in Packer(plan, stream, 1).pack(ordered, 0) if one.kind in EVENTS]
-        (self._whole,) = (one for one in packed if isinstance(one, BlockArrived))
-        self._given = self._chunks = 0
-
-    def upto(self, end_us: int, number: int) -> Iterator[Event]:
-        """The rows up to that time as they arrive, called by a number, and that there are no others."""
-        self._chunks += 1
-        arrival = Arrival(self._chunks << ORDER_SHIFT, end_us)
-        until = int(np.searchsorted(self.times_us, end_us, side="right"))
-        rows, first = until - self._given, self._given
-        if rows:
-            batch = self._whole.batch.slice(first, rows)
-            yield replace(self._whole, arrival=arrival, arrived_us=number, batch=batch)
-        oldest_us = int(self.times_us[first]) if rows else end_us
-        self._given = until
-        yield ProgressMade(self._name, arrival, end_us, oldest_us, rows)
 
 
 @dataclass(slots=True)
