@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.lab.experiment import Experiment
 from headrace.lab.in_order import ORDERING_EXPERIMENTS
+from headrace.lab.limited_joins import LIMITED_EXPERIMENTS
 from headrace.lab.multi_joins import JOIN_EXPERIMENTS
 from headrace.lab.operator_strategies import OPERATOR_EXPERIMENTS
 from headrace.lab.shared_windows import WINDOW_EXPERIMENTS
@@ -12,6 +13,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
         *WINDOW_EXPERIMENTS,
+        *LIMITED_EXPERIMENTS,
         *JOIN_EXPERIMENTS,
         *OPERATOR_EXPERIMENTS,
         *ORDERING_EXPERIMENTS,
