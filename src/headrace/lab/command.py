@@ -63,3 +63,17 @@ def all_(
 
 def _setup(clock: Clock, quick: bool, seed: int) -> Setup:
     return Setup(clock, Size.QUICK if quick else Size.FULL, seed)
+
+
+@lab.command()
+def mine(
+    file: Annotated[Path, typer.Argument(metavar="FILE.sql", help="the queries, with their streams")],
+    sample: Annotated[
+        Path, typer.Option(help="recorded streams: DIR/<stream>/*.parquet (or csv, json)", metavar="DIR")
+    ],
+    out: Annotated[Path | None, typer.Option(help="where the page with the plots goes", metavar="DIR")] = None,
+) -> None:
+    """Which scheduler, plan and ordering approach serve your own queries best, by a sample of their streams."""
+    from headrace.lab.running import run_mine
+
+    run_mine(file, sample, out, Console())

@@ -1,8 +1,8 @@
 """Paper 001: joins that get less processor than they could use. Figure 8 as printed, Figures 11 to 13 and the
 infeasible share by the paper's model of rates, on random plans with the parameters of its Figure 10 (``random_plans``).
 
-An allocation tells how many results a second the probes make that it allows (``plan/allocating``); how old the tuples in
-them are follows from how often states are refreshed (``staleness``).
+An allocation tells how many results a second its probes make (``plan/allocating``); how old the tuples in them are
+follows from how often states are refreshed (``staleness``).
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ _LAST_PROBE = (
     "hundredth of the selectivities it is closer to the paper's."
 )
 _BUSHY = (
-    "In the linear plan nearly all cost is that of the last half-way join, so that nothing is gained by choosing; in the "
+    "In the linear plan nearly all cost is that of the last half-way join, and nothing is gained by choosing; in the "
     "bushy one there are two that make results, and choosing between them pays."
 )
 
@@ -323,7 +323,7 @@ def _claims_13(numbers: Numbers) -> list[Claim]:
                 fmean([*linear["spent"][1:], *bushy["spent"][1:]]), 0.12),
         less("the bushy plan uses larger parts than the linear one: linear against bushy, 1.5 x", linear["spent"][0],
              bushy["spent"][0],
-             "In the linear plan the second state in between is refreshed by what comes through the first: it costs more."),
+             "In the linear plan the second state in between is refreshed through the first: it costs more."),
     ]  # fmt: skip
 
 

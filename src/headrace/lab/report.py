@@ -44,6 +44,7 @@ figcaption { font-weight: 600; font-size: .92rem; padding: .2rem .3rem .4rem; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: .34rem .55rem; border-bottom: 1px solid var(--rule); }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.name { white-space: nowrap; }
 .ok { color: var(--good); font-weight: 600; white-space: nowrap; }
 .no { color: var(--bad); font-weight: 600; white-space: nowrap; }
 details { margin: .5rem 0; }
@@ -75,8 +76,12 @@ def tally(results: Sequence[Result]) -> tuple[int, int]:
 
 def html_page(results: Sequence[Result], run: Mapping[str, Any]) -> str:
     body = "".join((*_top(results, run), *_summary(results), *_sections(results), _versions(run)))
+    return page("Headrace: the lab", body)
+
+
+def page(title: str, body: str) -> str:
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Headrace: the lab</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><style>{STYLE}</style></head><body>{body}</body></html>\n'
     )
@@ -106,12 +111,30 @@ def _top(results: Sequence[Result], run: Mapping[str, Any]) -> Iterator[str]:
 
 def _summary(results: Sequence[Result]) -> Iterator[str]:
     listed = [(result, claim) for result in results for claim in result.claims]
-    yield '<h2 id="claims">All claims</h2><p class="quiet">Those that do not hold come first.</p>'
+    failing, holding = ([one for one in listed if one[1].holds is holds] for holds in (False, True))
+    yield '<h2 id="claims">All claims</h2>'
+    if failing:
+        yield f'<p class="quiet">{len(failing)} that do not hold, and why:</p>'
+        yield from _claims_table(failing)
+    yield f"<details{'' if failing else ' open'}><summary>{len(holding)} that hold</summary>"
+    yield from _claims_table(holding)
+    yield "</details>"
+    yield '<nav><p class="quiet">Experiments (claims that hold, of all): '
+    yield ", ".join(_link(result) for result in results)
+    yield "</p></nav>"
+
+
+def _link(result: Result) -> str:
+    held = sum(claim.holds for claim in result.claims)
+    return f'<a href="#{result.experiment.name}">{result.experiment.name}</a>&nbsp;{held}/{len(result.claims)}'
+
+
+def _claims_table(listed: Sequence[tuple[Result, Claim]]) -> Iterator[str]:
     yield '<div class="wide"><table class="claims"><thead><tr><th>experiment</th><th>the paper says</th>'
     yield "<th>expected</th><th>found</th><th></th></tr></thead><tbody>"
-    for result, claim in sorted(listed, key=lambda one: one[1].holds):
+    for result, claim in listed:
         name = result.experiment.name
-        yield f'<tr><td><a href="#{name}">{name}</a></td>{_claim_cells(claim)}</tr>'
+        yield f'<tr><td class="name"><a href="#{name}">{name}</a></td>{_claim_cells(claim)}</tr>'
     yield "</tbody></table></div>"
 
 
@@ -136,7 +159,7 @@ def _sections(results: Sequence[Result]) -> Iterator[str]:
 def _section(result: Result) -> Iterator[str]:
     experiment = result.experiment
     yield f'<section><h3 id="{experiment.name}">{escape(experiment.title)}</h3><p>{escape(experiment.shows)}</p>'
-    yield f'<div class="pictures">{"".join(map(_picture, result.pictures))}</div>'
+    yield pictures_html(result.pictures)
     yield '<div class="wide"><table class="claims"><thead><tr><th>the paper says</th><th>expected</th><th>found</th>'
     yield "<th></th></tr></thead><tbody>"
     yield "".join(f"<tr>{_claim_cells(claim)}</tr>" for claim in result.claims)
@@ -162,6 +185,10 @@ def _parameter_rows(result: Result) -> list[tuple[str, str, str]]:
 def _parameters(result: Result) -> str:
     rows = _parameter_rows(result)
     return "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+
+
+def pictures_html(pictures: Sequence[Picture]) -> str:
+    return f'<div class="pictures">{"".join(map(_picture, pictures))}</div>'
 
 
 def _picture(picture: Picture) -> str:

@@ -8,17 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from difflib import get_close_matches
+from html import escape
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from headrace.errors import SettingError
+from headrace.errors import SettingError, SourceError
 from headrace.lab.catalogue import EXPERIMENTS
 from headrace.lab.experiment import Claim, Experiment, Setup
-from headrace.lab.report import FAILS, HOLDS, UNEXPLAINED, tally, write_report
-from headrace.lab.storing import Result, read_result, read_run, result_of, versions, write_result, write_run
+from headrace.lab.mine import grids_of, mine, pictures_of
+from headrace.lab.report import FAILS, HOLDS, UNEXPLAINED, page, pictures_html, tally, write_report
+from headrace.lab.storing import Result, read_result, read_run, result_of, versions, write, write_result, write_run
+from headrace.plan.sharing import share
+from headrace.sql import read_script
 
 
 def experiment_named(name: str) -> Experiment:
@@ -104,3 +108,29 @@ def _show(result: Result, console: Console) -> None:
 def _told(claim: Claim) -> str:
     why = "" if claim.holds else f"\n    {claim.why or UNEXPLAINED}"
     return f"{claim.says}: expected {claim.expected}, found {claim.found}{why}"
+
+
+def run_mine(file: Path, sample: Path, out: Path | None, console: Console) -> None:
+    """Tries a user's queries on a sample of their streams, and says what serves them best."""
+    try:
+        script = read_script(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SourceError(f"cannot read {file}: {error.strerror}") from None
+    if not script.queries:
+        raise SourceError(f"{file} has no CREATE QUERY to try")
+    if not sample.is_dir():
+        raise SourceError(f"there is no directory {sample}: record some of each stream into {sample}/<stream>/")
+    with console.status("trying policies, methods and approaches"):
+        found = mine(share(script.catalog, tuple(script.queries)), sample)
+    rows = ", ".join(f"{name} {count:,}" for name, count in found.rows.items())
+    console.print(f"{len(found.queries)} queries on {found.seconds:,.0f} s of streams ({rows} rows)", highlight=False)
+    for grid in grids_of(found):
+        table = Table(*grid.head, title=grid.title)
+        for row in grid.rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print("What serves them best:\n  " + "\n  ".join(found.settings()), highlight=False, markup=False)
+    if out is not None:
+        told = f"<h1>{escape(file.name)}: what serves it best</h1><pre>{escape(chr(10).join(found.settings()))}</pre>"
+        write(out / "mine.html", page(f"Headrace: {file.name}", told + pictures_html(pictures_of(found))))
+        console.print(f"the plots are in {out / 'mine.html'}")
