@@ -55,7 +55,7 @@ def _expected(load: JoinLoad) -> tuple[float, float]:
 
 def _figure_5(_: Setup) -> Numbers:
     costs = [1e-8 * 2.0**step for step in range(8)]
-    kept = [cost for cost in costs if cost * DAY_S * 10 < 1]
+    kept = [*(cost for cost in costs if cost * DAY_S * 10 < 1), 1 / (DAY_S * 10)]
     found = [_expected(JoinLoad({"s": 1.0, "t": 10.0}, DAY_S, cost)) for cost in kept]
     return {"x": kept, "Sync-Filter": [one for one, _ in found], "Filter-Order": [other for _, other in found]}
 
@@ -209,6 +209,12 @@ def _claims_7(numbers: Numbers) -> list[Claim]:
     ]  # fmt: skip
 
 
+_BOTH_LAG = (
+    "The paper's Sync-Filter lags behind the streams there, and Filter-Order does not. Here joins of both streams' tuples "
+    "take 2 c |w| l1 l2 of one processor, 90% at 0.75 ms: with more, both approaches lag."
+)
+
+
 def _claims_8(numbers: Numbers) -> list[Claim]:
     gains, xs = _gains(numbers), numbers["x"]
     adaptive = _gains(numbers, "Adaptive")
@@ -223,7 +229,7 @@ def _claims_8(numbers: Numbers) -> list[Claim]:
                  "It begins as Sync-Filter, and has to measure before it switches."),
         at_least("the analysis is conservative: the gain found at 0.5 ms (25% expected, 45% found)",
                  gains[xs.index(5e-4)], expected[xs.index(5e-4)] * 0.95),
-        at_least("at the highest cost the gain exceeds a half, the bound of the analysis", gains[-1], 0.5),
+        at_least("at the highest cost the gain exceeds a half, the bound of the analysis", gains[-1], 0.5, _BOTH_LAG),
     ]  # fmt: skip
 
 

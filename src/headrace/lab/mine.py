@@ -12,6 +12,7 @@ time. Methods are timed: the least of several rounds.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -35,8 +36,8 @@ from headrace.plan.sharing import Group, SharedPlan
 POLICIES = ("lwo", "swf", "mqt")
 METHODS = ("hybrid", "eager")
 """An index where there is one, and scans."""
-INTERVALS = 60
-BLOCKS = 10
+INTERVALS = 40
+BLOCKS = 4
 """In a micro-batch."""
 LOAD = 0.9
 """Of the budget, on the average: only bursts exceed it."""
@@ -95,12 +96,15 @@ def mine(plan: SharedPlan, sample: Path) -> Findings:
     feed = Feed(plan, rows, [begin_us + (number + 1) * span_us for number in range(INTERVALS)], 1)
     counts = {str(stream.name): batch.num_rows for stream, batch, _ in rows}
     found = Findings([str(query) for query in plan.queries], counts, (end_us - begin_us) / 1e6)
+    gc.collect()
+    gc.freeze()  # what is there already need not be looked through for every step that is timed
     probes, joined_s = _time_methods(plan, feed, found)
     for policy in POLICIES:
         options = ShardOptions(policy=policy, block=BlockCut(span_us=max(1, span_us // BLOCKS)))
         found.responses_s[policy] = _responses(plan, feed, options, probes, span_us / 1e6)
     for group in plan.groups:
         _weigh(group, rows, joined_s, found)
+    gc.unfreeze()
     return found
 
 
