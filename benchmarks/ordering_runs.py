@@ -183,5 +183,8 @@ def whole_load(load: Load, measured: Measured) -> JoinLoad | None:
     """The load of a whole run, by what its tuples took."""
     plan = plan_of(load)
     span_us = round(load.seconds * 1e6)
-    rows = {"slow": (round(load.slow * load.seconds), 0, span_us), "fast": (round(load.fast * load.seconds), 0, span_us)}
+    rows = {
+        "slow": (round(load.slow * load.seconds), 0, span_us),
+        "fast": (round(load.fast * load.seconds), 0, span_us),
+    }
     return load_of(plan.groups[0], rows, measured.busy_s)

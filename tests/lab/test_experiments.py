@@ -100,9 +100,15 @@ def test_a_report_is_made_of_what_is_stored_alone(results: list[Result], out: Pa
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
 @pytest.mark.parametrize("size", ["1280,900", "500,900"])
 def test_the_report_opens_in_a_browser(results: list[Result], out: Path, tmp_path: Path, size: str) -> None:
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-             "--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path}"]  # fmt: skip
-    command = ["chromium", *flags, f"--window-size={size}", "--dump-dom", f"file://{out / 'report.html'}"]
+    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+             "disable-component-update", "disable-sync", f"user-data-dir={tmp_path}"]  # fmt: skip
+    command = [
+        "chromium",
+        *(f"--{flag}" for flag in flags),
+        f"--window-size={size}",
+        "--dump-dom",
+        f"file://{out / 'report.html'}",
+    ]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     pictures = [one for result in results for one in result.pictures if isinstance(one, Chart)]
     assert shown.count("<svg") == len(pictures)

@@ -64,5 +64,5 @@ def test_a_stream_that_was_not_recorded_is_named(tmp_path: Path) -> None:
 def test_rows_that_do_not_fit_the_declaration_are_refused(tmp_path: Path) -> None:
     record(tmp_path, "a", k=pa.array(["x"] * 300))
     record(tmp_path, "b")
-    with pytest.raises(SourceError, match="stream a: cannot read .* as it is declared"):
+    with pytest.raises(SourceError, match=r"stream a: cannot read .* as it is declared"):
         mine(plan(), tmp_path)

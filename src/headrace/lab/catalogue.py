@@ -7,6 +7,7 @@ from headrace.lab.in_order import ORDERING_EXPERIMENTS
 from headrace.lab.limited_joins import LIMITED_EXPERIMENTS
 from headrace.lab.multi_joins import JOIN_EXPERIMENTS
 from headrace.lab.operator_strategies import OPERATOR_EXPERIMENTS
+from headrace.lab.scheduling_on_spark import SPARK_EXPERIMENTS
 from headrace.lab.shared_windows import WINDOW_EXPERIMENTS
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -17,5 +18,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *JOIN_EXPERIMENTS,
         *OPERATOR_EXPERIMENTS,
         *ORDERING_EXPERIMENTS,
+        *SPARK_EXPERIMENTS,
     )
 }

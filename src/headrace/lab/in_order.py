@@ -210,8 +210,8 @@ def _claims_7(numbers: Numbers) -> list[Claim]:
 
 
 _BOTH_LAG = (
-    "The paper's Sync-Filter lags behind the streams there, and Filter-Order does not. Here joins of both streams' tuples "
-    "take 2 c |w| l1 l2 of one processor, 90% at 0.75 ms: with more, both approaches lag."
+    "The paper's Sync-Filter lags behind the streams there, and Filter-Order does not. Here joins of both streams' "
+    "tuples take 2 c |w| l1 l2 of one processor, 90% at 0.75 ms: with more, both approaches lag."
 )
 
 
