@@ -101,7 +101,8 @@ def test_a_report_is_made_of_what_is_stored_alone(results: list[Result], out: Pa
 @pytest.mark.parametrize("size", ["1280,900", "500,900"])
 def test_the_report_opens_in_a_browser(results: list[Result], out: Path, tmp_path: Path, size: str) -> None:
     flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-             "disable-component-update", "disable-sync", f"user-data-dir={tmp_path}"]  # fmt: skip
+             "disable-component-update", "disable-sync", f"user-data-dir={tmp_path}",
+             f"window-size={size}", "dump-dom"]  # fmt: skip
     command = [
         "chromium",
         *(f"--{flag}" for flag in flags),

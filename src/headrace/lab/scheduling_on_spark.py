@@ -1,10 +1,10 @@
 """Paper 000's Figure 6 on Spark, by the real clock: policies one after the other on the same tuples.
 
 Seven queries whose windows are spread as in Table 1 ("Small-Large", scaled down so that they fill in half a minute)
-share one join of two bursty streams (Pareto, expected burst 5). Each policy runs on its own, on the same tuples and with
-the same budget, which is less than the load while the streams last: work piles up, and is done after them. A response
-is the time from when a result's newest tuple was read to when its micro-batch was published; what was released while the
-windows were filling is left out, and the run goes on after the last tuple until nothing waits.
+share one join of two bursty streams (Pareto, expected burst 5). Each policy runs on its own, on the same tuples and
+with the same budget, which is less than the load while the streams last: work piles up, and is done after them. A
+response is the time from when a result's newest tuple was read to when its micro-batch was published; what was released
+while the windows were filling is left out, and the run goes on after the last tuple until nothing waits.
 
 Owns :class:`Load`, ``run_policy`` and the experiment. It takes minutes, and a machine that does nothing else.
 """
@@ -207,7 +207,7 @@ SPARK_EXPERIMENTS = (
     Experiment(
         "000-figure-6-spark",
         "Figure 6 on Spark",
-        "The same queries as one streaming query on Spark: a micro-batch is the quantum, and its results come together.",
+        "The same queries as one streaming query on Spark: a micro-batch is the quantum, its results come together.",
         Ground.SPARK,
         {"rate": "100 tuples/s a stream", "windows": "Table 1", "arrivals": "Pareto bursts of 5"},
         _measure,

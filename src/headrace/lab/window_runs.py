@@ -25,7 +25,7 @@ import numpy as np
 
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
-from headrace.engine.events import Effect, EmitCount, Event
+from headrace.engine.events import Effect, EmitCount, EmitRows, Event
 from headrace.engine.output import Cut
 from headrace.engine.shard import Holdings, ShardOptions
 from headrace.lab.feeding import StreamFeed
@@ -52,6 +52,8 @@ class Setting:
     block_rows: int = 1
     method: str = "hybrid"
     seed: int = 1
+    is_counted: bool = True
+    """Whether results are only counted; by the wall clock they are made."""
 
     @property
     def asked(self) -> tuple[int, ...]:
@@ -86,9 +88,10 @@ class Setting:
             f"seed = '{self.seed + number}');"
             for number, name in enumerate(STREAMS)
         )
+        into = " INTO (connector = 'count')" if self.is_counted else ""
         return streams + "".join(
             f"CREATE QUERY {query_name(window, number)} AS SELECT a.k FROM {STREAMS[0]} a, {STREAMS[1]} b "
-            f"WHERE a.k = b.k WINDOW {round(window_s * 1000)} ms INTO (connector = 'count');"
+            f"WHERE a.k = b.k WINDOW {round(window_s * 1000)} ms{into};"
             for window, (window_s, count) in enumerate(zip(self.windows_s, self.asked, strict=True))
             for number in range(count)
         )
@@ -191,7 +194,7 @@ class _TurnClock(ProbeBudget):
 
     def take(self, effect: Effect) -> None:
         """A result that a turn gives: it leaves as it is found."""
-        if not isinstance(effect, EmitCount):
+        if not isinstance(effect, EmitCount | EmitRows):
             return
         for number, results in effect.arrived:
             response_s = self.now_s + self.found_s(number, results) - self.times_s[number]
@@ -254,7 +257,8 @@ class WallClock(_TurnClock):
 
 def run_policy(setting: Setting, rows: Recorded, policy: str, clock: _TurnClock) -> PolicyRun:
     """From full windows on, all blocks that come, until nothing waits."""
-    options = ShardOptions(Cut.WINDOWS, policy=policy, method=setting.method, block=BlockCut(rows=setting.block_rows))
+    cut = Cut.WINDOWS if setting.is_counted else Cut.BANDS
+    options = ShardOptions(cut, policy=policy, method=setting.method, block=BlockCut(rows=setting.block_rows))
     shard = rows.filled.going_on(options)
     taken = 0
     while taken < len(rows.blocks) or shard.is_behind:
