@@ -186,12 +186,12 @@ def _of_saturation(seed: int, runs: int, is_sparse: bool) -> dict[str, dict[str,
             made = {name: [allocate(one, used).of_saturation for one in problems] for name, used in ALLOCATORS.items()}
             for name, values in made.items():
                 lines[name].append(fmean(values))
-            lines["ratios"].append(fmean(map(_ratio, made["JAQPOT"], made["JDA_M"])))
+            lines["ratios"].append(fmean(map(ratio, made["JAQPOT"], made["JDA_M"])))
         found[shape] = lines
     return found
 
 
-def _ratio(mine: float, other: float) -> float:
+def ratio(mine: float, other: float) -> float:
     """How many times as much, at most a hundred times: some plans make next to nothing with the other."""
     return min(MOST_RATIO, mine / other) if other else MOST_RATIO if mine else 1.0
 
@@ -328,7 +328,7 @@ def _claims_13(numbers: Numbers) -> list[Claim]:
 
 
 @lru_cache(maxsize=4)
-def _infeasible_plans(seed: int, runs: int) -> list[tuple[str, float]]:
+def infeasible_plans(seed: int, runs: int) -> list[tuple[str, float]]:
     """Plans with mu anywhere up to saturation: who cannot be kept fresh."""
 
     def anywhere(run: int, tree: JoinTree, freshness: float) -> AllocationProblem:
@@ -346,7 +346,7 @@ def _infeasible_plans(seed: int, runs: int) -> list[tuple[str, float]]:
 
 def _infeasible(setup: Setup) -> Numbers:
     runs = 150 if setup.is_quick else 1000
-    missed = _infeasible_plans(setup.seed, runs)
+    missed = infeasible_plans(setup.seed, runs)
     of = {
         shape: [sum(one == (shape, freshness) for one in missed) / runs for freshness in FRESHNESS] for shape in SHAPES
     }
