@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-allocation docs clean bench-multiway
+.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-allocation lab docs clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench-strategies: setup ## operator strategies under bursts (paper 003), in the 
 
 bench-allocation: setup ## probe allowances (paper 001) on 1,000 random plans, against linear programs; the model's figures
 	@$(BIN)/python -m benchmarks.allocation $(BENCH_ARGS)
+
+lab: setup ## all tables and figures of the papers, by the model clock; report in out/lab (LAB_ARGS for other options)
+	@$(SPARK_ENV) $(BIN)/headrace lab all --out out/lab $(LAB_ARGS)
 
 docs: setup ## writes docs/settings.md from headrace.config
 	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md

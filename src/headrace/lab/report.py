@@ -35,7 +35,7 @@ a { color: var(--link); }
 .tally { display: flex; flex-wrap: wrap; gap: .7rem; margin: 1rem 0; padding: 0; list-style: none; }
 .tally li { background: var(--card); border: 1px solid var(--rule); border-radius: .5rem; padding: .5rem .9rem; }
 .tally b { font-size: 1.25rem; display: block; }
-.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1rem; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); gap: 1rem; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--rule); border-radius: .5rem; padding: .5rem; }
 figure svg { width: 100%; height: auto; display: block; }
 figure.table { overflow-x: auto; }

@@ -38,6 +38,7 @@ TABLE_1 = {
 }
 FIGURE_6 = ("Uniform", "Mostly-Small")
 BURSTS = (1, 2, 3, 4, 5)
+_FEW = "Bursts and the longest waits have heavy tails: a quick run's tuples are too few to have met many of them."
 POOL = 30
 """Queries of Figure 9."""
 COMMON = {"rate": "100 tuples/s a stream", "selectivity": "0.002", "windows": "1 s to 10 min (Table 1)"}
@@ -142,7 +143,7 @@ def _told(run: PolicyRun, setting: Setting) -> Numbers:
 
 def setting_of(setup: Setup, distribution: str, *, burst: float = 1.0, queries: tuple[int, ...] = ()) -> Setting:
     """Table 1's windows by a clock: by the wall clock faster and shorter."""
-    tuples = (100 if setup.is_model else 4_000) if setup.is_quick else 100_000
+    tuples = (150 if setup.is_model else 4_000) if setup.is_quick else 100_000
     faster = 1 if setup.is_model else WALL_FASTER
     windows = tuple(one / faster for one in TABLE_1[distribution])
     return Setting(
@@ -211,6 +212,12 @@ _NOT_EARLIER = (
 )
 
 
+_TIES = (
+    "With windows of 100, 200 ... 600 s any further scan serves as many queries in a unit of time as any other. Among "
+    "equals the engine takes the longest, so that fewer turns are needed; the paper's MQT takes the shortest, as SWF does."
+)
+
+
 def _figure_6(numbers: Numbers) -> list[Picture]:
     return [
         Chart(
@@ -250,6 +257,9 @@ def _claims_6(numbers: Numbers) -> list[Claim]:
         ]  # fmt: skip
     ratio = numbers["runs"]["Mostly-Small"]["SWF"]["means_s"][-1] / numbers["runs"]["Uniform"]["SWF"]["means_s"][-1]
     found.append(between("SWF's largest window: Mostly-Small takes half as long as Uniform", ratio, 0.3, 0.75))
+    swf, mqt = (numbers["runs"]["Uniform"][policy]["means_s"][:-1] for policy in ("SWF", "MQT"))
+    apart = max(max(one / other, other / one) for one, other in zip(swf, mqt, strict=True))
+    found.append(at_most("Uniform: MQT and SWF are alike in all but the largest window: most apart", apart, 2, _TIES))
     worst = max(
         one / mean
         for name in FIGURE_6
@@ -257,7 +267,7 @@ def _claims_6(numbers: Numbers) -> list[Claim]:
         for one, mean in zip(run["longest_s"], run["means_s"], strict=True)
         if one is not None
     )
-    found.append(at_least("the longest response may be an order of magnitude above the average", worst, 5))
+    found.append(at_least("the longest response may be an order of magnitude above the average", worst, 5, _FEW))
     return found
 
 
@@ -295,7 +305,7 @@ def _claims_7(numbers: Numbers) -> list[Claim]:
         between("MQT's gain on SWF is as high as 30%", gains["SWF"], 0.2, 0.8),
         less("scheduling matters more with larger bursts: LWO behind MQT, smallest against largest burst",
              first["LWO"] - first["MQT"], last["LWO"] - last["MQT"]),
-        *(rises(f"{policy}'s response rises with the burst", [one[policy] for one in means.values()])
+        *(rises(f"{policy}'s response rises with the burst", [one[policy] for one in means.values()], _FEW)
           for policy in POLICIES),
     ]  # fmt: skip
 

@@ -50,7 +50,7 @@ class Result:
                 for one in self.claims
             ],
         }
-        return json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
 
 
 def result_of(experiment: Experiment, setup: Setup) -> Result:
