@@ -1,6 +1,8 @@
 # make demo and make test do all the set-up themselves, on a fresh Debian machine too: see scripts/setup.
 VENV ?= .venv
 BENCH_ARGS ?=
+# Tests run in so many processes side by side; each that runs Spark tests has a session of its own.
+TEST_PROCESSES ?= 2
 # Spark on one machine: a host name that does not resolve must not keep it from starting.
 SPARK_LOCAL_IP ?= 127.0.0.1
 export VENV SPARK_LOCAL_IP
@@ -29,13 +31,13 @@ check: setup ## format, lint, types, fast tests, doctests, generated docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(SPARK_ENV) $(BIN)/pytest -q -m "not spark"
+	$(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) -m "not spark"
 
 search: setup ## the fast tests on new random examples, other ones each time (HYPOTHESIS_PROFILE=thorough for many more)
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -m "not spark"
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) -m "not spark"
 
 test-spark: setup ## only the tests that run Spark
-	$(SPARK_ENV) $(BIN)/pytest -q -m spark
+	$(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadfile -m spark
 
 bench: setup ## Headrace against Spark's own joins; results in out/bench (BENCH_ARGS=--quick for a small one)
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
