@@ -25,17 +25,6 @@ LEAST_SHARE = 0.85
 """Of the claims, in runs that are over in minutes."""
 
 
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("lab")
-
-
-@pytest.fixture(scope="module")
-def results(out: Path) -> list[Result]:
-    """Every experiment, as ``headrace lab all --clock model --quick`` runs it."""
-    return run_all(Setup(), out, Console(file=io.StringIO()))
-
-
 def test_there_is_one_for_every_table_and_figure() -> None:
     numbers = {"000": ["2b", "3b", *"56789"], "001": ["8", "11", "12", "13"], "003": [*"234"],
                "004": ["5", "6", "7", "8", "9", "10"]}  # fmt: skip
@@ -47,14 +36,27 @@ def test_there_is_one_for_every_table_and_figure() -> None:
     assert {one.paper for one in EXPERIMENTS.values()} <= set(PAPERS)
 
 
-def test_claims_hold_or_are_explained(results: list[Result]) -> None:
+def test_all_experiments_by_the_model_clock_and_their_report(tmp_path: Path) -> None:
+    """As ``headrace lab all --clock model --quick`` runs them: once, and everything is looked at."""
+    results = run_all(Setup(), tmp_path, Console(file=io.StringIO()))
+    claims_hold_or_are_explained(results)
+    formulas_and_printed_tables_hold_without_exception(results)
+    report_has_every_experiment_and_no_broken_link(results, tmp_path)
+    every_picture_is_sound_and_has_labels(results)
+    report_is_made_of_what_is_stored_alone(results, tmp_path)
+    if shutil.which("chromium") is not None:
+        for size in ("1280,900", "500,900"):
+            report_opens_in_a_browser(results, tmp_path, size)
+
+
+def claims_hold_or_are_explained(results: list[Result]) -> None:
     claims = [(result.experiment.name, claim) for result in results for claim in result.claims]
     unexplained = [(name, claim.says, claim.found) for name, claim in claims if not claim.holds and not claim.why]
     assert unexplained == []
     assert sum(claim.holds for _, claim in claims) >= LEAST_SHARE * len(claims)
 
 
-def test_formulas_and_printed_tables_hold_without_exception(results: list[Result]) -> None:
+def formulas_and_printed_tables_hold_without_exception(results: list[Result]) -> None:
     exact = [
         "000-figure-2b", "000-figure-3b", "001-figure-8", "002-figure-2", "002-figure-3", "002-table-3", "002-table-5",
         "002-table-6", "002-table-7", "003-table-2", "004-figure-5", "004-figure-6",
@@ -64,7 +66,7 @@ def test_formulas_and_printed_tables_hold_without_exception(results: list[Result
             assert [claim for claim in result.claims if not claim.holds] == []
 
 
-def test_a_report_has_every_experiment_and_no_broken_link(results: list[Result], out: Path) -> None:
+def report_has_every_experiment_and_no_broken_link(results: list[Result], out: Path) -> None:
     page = (out / "report.html").read_text(encoding="utf-8")
     ids = set(re.findall(r'id="([^"]+)"', page))
     assert {result.experiment.name for result in results} <= ids
@@ -77,7 +79,7 @@ def test_a_report_has_every_experiment_and_no_broken_link(results: list[Result],
     assert all((out / picture).exists() for picture in pictures)
 
 
-def test_every_picture_is_sound_and_has_labels(results: list[Result]) -> None:
+def every_picture_is_sound_and_has_labels(results: list[Result]) -> None:
     for result in results:
         assert result.pictures
         for picture in result.pictures:
@@ -90,18 +92,16 @@ def test_every_picture_is_sound_and_has_labels(results: list[Result]) -> None:
             assert picture.y
 
 
-def test_a_report_is_made_of_what_is_stored_alone(results: list[Result], out: Path) -> None:
+def report_is_made_of_what_is_stored_alone(results: list[Result], out: Path) -> None:
     before = (out / "report.html").read_bytes()
     again = report_stored(out)
     assert [one.text() for one in again] == [one.text() for one in results]
     assert (out / "report.html").read_bytes() == before
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
-@pytest.mark.parametrize("size", ["1280,900", "500,900"])
-def test_the_report_opens_in_a_browser(results: list[Result], out: Path, tmp_path: Path, size: str) -> None:
+def report_opens_in_a_browser(results: list[Result], out: Path, size: str) -> None:
     flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-             "disable-component-update", "disable-sync", f"user-data-dir={tmp_path}",
+             "disable-component-update", "disable-sync", f"user-data-dir={out / 'profile'}",
              f"window-size={size}", "dump-dom"]  # fmt: skip
     command = [
         "chromium",

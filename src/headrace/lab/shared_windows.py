@@ -214,7 +214,7 @@ _NOT_EARLIER = (
 
 _TIES = (
     "With windows of 100, 200 ... 600 s any further scan serves as many queries in a unit of time as any other. Among "
-    "equals the engine takes the longest, so that fewer turns are needed; the paper's MQT takes the shortest, as SWF does."
+    "equals the engine takes the longest, so that fewer turns are needed; the paper's takes the shortest, as SWF does."
 )
 
 
