@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheel demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-ordering bench-allocation bench-overload bench-api docs site chromium pictures clean bench-multiway
+.PHONY: help setup wheel demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-ordering bench-allocation bench-overload bench-api lab docs site chromium pictures clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ bench-overload: setup ## CPU-limited execution (paper 001): figures 11 to 13 in 
 
 bench-allocation: setup ## probe allowances (paper 001) on 1,000 random plans, against linear programs; the model's figures
 	@$(BIN)/python -m benchmarks.allocation $(BENCH_ARGS)
+
+lab: setup ## all tables and figures of the papers, by the model clock; report in out/lab (LAB_ARGS for other options)
+	@$(SPARK_ENV) $(BIN)/headrace lab all --out out/lab $(LAB_ARGS)
 
 docs: setup ## writes docs/settings.md from headrace.config
 	@$(BIN)/python -c 'from headrace.config import describe; print(describe(), end="")' > docs/settings.md

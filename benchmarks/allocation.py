@@ -32,26 +32,20 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.allocation_programs import least_cost, most_fresh_results, most_results
+from headrace.lab.limited_joins import FRESHNESS, SHAPES, SHARES, SPARSE, infeasible_plans, ratio, sparse
 from headrace.lab.random_plans import random_problem, random_tree
 from headrace.lab.staleness import stale_share
-from headrace.plan.allocating import AllocationProblem, ProbeFacts, Retention
+from headrace.plan.allocating import AllocationProblem, Retention
 from headrace.plan.allocators import allocate
 from headrace.plan.covering import cost_of, greedy_cover
 from headrace.plan.freshness import refresh_rates
-from headrace.plan.trees import JoinTree, parse_tree
+from headrace.plan.trees import JoinTree
 
 SAME = 1e-6
 """Results that differ by a smaller share are the same: solvers round."""
-LINEAR = parse_tree("(((a b) c) d)", "abcd")
-BUSHY = parse_tree("((a b) (c d))", "abcd")
-SHAPES = {"linear": LINEAR, "bushy": BUSHY}
 STREAMS = (4, 8, 16, 32)
 QUADRATIC = 2.0
 """The power of the number of streams that a time may grow by."""
-FRESHNESS = (1.5, 3.0, 5.0)
-SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-SPARSE = 100.0
-"""What selectivities are divided by for plans in which probes at the leaves count too."""
 
 
 def plans(count: int, seed: int) -> Iterable[tuple[AllocationProblem, random.Random]]:
@@ -62,12 +56,6 @@ def plans(count: int, seed: int) -> Iterable[tuple[AllocationProblem, random.Ran
             random_problem(chance, tree, chance.uniform(0.02, 1.0), chance.choice(FRESHNESS), is_odd=number % 2 == 1),
             chance,
         )
-
-
-def sparse(problem: AllocationProblem, mu_share: float) -> AllocationProblem:
-    probes = tuple(ProbeFacts(one.productivity / SPARSE, one.cost) for one in problem.probes)
-    thin = replace(problem, probes=probes)
-    return thin.with_mu(mu_share * thin.saturation.spent)
 
 
 # --- optimum and cover
@@ -189,17 +177,12 @@ def figure_12(seed: int, runs: int, shaped: Shaped, title: str) -> Table:
         cells = []
         for kind, tree in SHAPES.items():
             found = {name: _of_saturation(seed, runs, tree, share, name, shaped) for name in NAMES}
-            gains[kind].append(fmean(map(_ratio, found["jaqpot"], found["jda_m"])))
+            gains[kind].append(fmean(map(ratio, found["jaqpot"], found["jda_m"])))
             cells.extend([*(f"{fmean(found[name]):.0%}" for name in NAMES), f"x{gains[kind][-1]:.1f}"])
         table.add_row(f"{share:.0%}", *cells)
     told = "; ".join(f"{kind} x{fmean(found):.1f}, at most x{max(found):.1f}" for kind, found in gains.items())
     table.caption = f"results / saturation, mean of {runs} plans, freshness 1.5 x window; jaqpot / jda_m: {told}"
     return table
-
-
-def _ratio(mine: float, other: float) -> float:
-    """How many times as much, at most a hundred times: some plans make next to nothing with the other."""
-    return min(100.0, mine / other) if other else 100.0 if mine else 1.0
 
 
 def _of_saturation(seed: int, runs: int, tree: JoinTree, share: float, name: str, shaped: Shaped) -> list[float]:
@@ -240,23 +223,13 @@ def _freshness_cells(seed: int, runs: int, tree: JoinTree, freshness: float, sha
     return [*shares, f"{fmean(spent):.1%}" if spent else "-", f"{infeasible / runs:.0%}"]
 
 
-def infeasible_plans(seed: int, runs: int) -> str:
+def told_infeasible(seed: int, runs: int) -> str:
     """Plans with the parameters of figure 10, mu anywhere up to saturation: who cannot be kept fresh."""
-    missed = [
-        (kind, freshness)
-        for kind, tree in SHAPES.items()
-        for freshness in FRESHNESS
-        for run in range(runs)
-        if not allocate(_anywhere(random.Random(f"{seed} {run}"), tree, freshness)).is_feasible
-    ]
+    missed = infeasible_plans(seed, runs)
     share = len(missed) / (runs * len(SHAPES) * len(FRESHNESS))
     rigid = sum(freshness == FRESHNESS[0] for _, freshness in missed) / max(1, len(missed))
     bushy = sum(kind == "bushy" for kind, _ in missed) / max(1, len(missed))
     return f"infeasible: {share:.1%} of plans, mu 0% to 100%; of those {rigid:.0%} with 1.5 x, {bushy:.0%} bushy"
-
-
-def _anywhere(chance: random.Random, tree: JoinTree, freshness: float) -> AllocationProblem:
-    return random_problem(chance, tree, chance.uniform(0, 1), freshness)
 
 
 def main() -> int:
@@ -279,7 +252,7 @@ def main() -> int:
     console.print(figure_12(options.seed, runs, by_window, f"states by window, {sparser}"))
     console.print(figure_13(options.seed, runs, as_it_is, "10%", "figure 13"))
     console.print(figure_13(options.seed, runs, sparse, "300", f"figure 13, {sparser}"))
-    console.print(infeasible_plans(options.seed, runs))
+    console.print(told_infeasible(options.seed, runs))
     verdicts = ("GrePP is optimal", "covers are within 1 + ln m", "times grow no faster than quadratically")
     for verdict, is_kept in zip(verdicts, kept, strict=True):
         console.print(f"{verdict}: {'yes' if is_kept else 'NO'}")

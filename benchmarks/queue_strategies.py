@@ -23,7 +23,8 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.strategies_report import Results, checks, draw, markdown, show
-from headrace.lab.queue_strategies import Calibrated, EngineRun, calibrate, run_together
+from headrace.lab.operator_strategies import MEMORY, STRATEGIES, told_run
+from headrace.lab.queue_strategies import Calibrated, calibrate, run_together
 from headrace.lab.sixteen_queries import Sixteen
 from headrace.plan.capacities import assumed_facts, release_capacities
 from headrace.plan.graph_building import operator_graph
@@ -31,10 +32,6 @@ from headrace.plan.path_segments import full_segments, simplified_segments
 from headrace.plan.shard_graph import grouping_of, running_graph
 from headrace.plan.sharing import share
 from headrace.sql import read_script
-
-STRATEGIES = ("fifo", "chain", "path", "segment", "simplified")
-MEMORY = {"threshold, short": 0.5, "threshold, plenty": 4.0}
-"""Threshold's, as a part of what path capacity needs at most."""
 
 
 def setting_of(setting: Sixteen) -> dict[str, Any]:
@@ -55,7 +52,7 @@ def in_engine(setting: Sixteen, load: float, console: Console) -> Results:
         {"path": ("path", None)} | {name: ("threshold", limits[name]) for name in limits}, known, load
     )
     again = limited.pop("path")
-    runs = {name: _told(one) for name, one in (plain | limited).items()}
+    runs = {name: told_run(one) for name, one in (plain | limited).items()}
     for name, run in runs.items():
         _say(name, run, console)
     return {
@@ -64,7 +61,7 @@ def in_engine(setting: Sixteen, load: float, console: Console) -> Results:
         "load": load,
         "interval_work_ms": round(known.interval_work_s * 1000, 1),
         "cut_alike": _cut_alike(known),
-        "path_again": _told(again),
+        "path_again": told_run(again),
         "runs": runs,
     }
 
@@ -75,20 +72,6 @@ def _cut_alike(known: Calibrated) -> list[int]:
     release = release_capacities(graph, assumed_facts(graph, known.facts))
     same = [full_segments(path, release) == simplified_segments(path, release) for path in graph.paths]
     return [sum(same), len(same)]
-
-
-def _told(run: EngineRun) -> dict[str, Any]:
-    return {
-        "results": run.results,
-        "by_query": run.by_query,
-        "mean_latency_s": round(run.mean_latency_s, 3),
-        "peak_bytes": run.peak_bytes,
-        "mean_bytes": round(run.mean_bytes),
-        "limit_bytes": run.limit_bytes,
-        "mode_changes": run.mode_changes,
-        "turns": sum(run.turns.values()),
-        "moments": [[round(one.at_s, 3), one.results, round(one.latency_s, 1), one.queue_bytes] for one in run.moments],
-    }
 
 
 def _say(name: str, run: dict[str, Any], console: Console) -> None:

@@ -17,133 +17,19 @@ import json
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from headrace.config import Settings
+from headrace.lab.scheduling_on_spark import POLICIES, Load, run_policy
 from headrace.spark.local import local_session
-from headrace.spark.session import Engine
-from headrace.stats import RunStats
 
-POLICIES = ("lwo", "swf", "mqt")
-SMALL_LARGE_S = (1, 5, 15, 300, 510, 570, 600)
-SCALE = 20
-"""How much shorter the windows are than the paper's."""
-PATIENCE_S = 120
-"""How long a run may go on after the last tuple."""
 COLOURS = {"lwo": "#8a8f98", "swf": "#c2571a", "mqt": "#1b7f79"}
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What the pipeline is given. ``keys``: the paper's selectivity of 0.002; ``share``: the average load against the
-    budget."""
-
-    rate: int = 400
-    keys: int = 500
-    burst: float = 5.0
-    share: float = 1.3
-    trigger_s: float = 2.0
-    block_ms: int = 100
-    warm_s: int = 32
-    measured_s: int = 45
-    shards: int = 2
-
-    @property
-    def windows_ms(self) -> list[int]:
-        return [second * 1000 // SCALE for second in SMALL_LARGE_S]
-
-    @property
-    def probes(self) -> int:
-        """The budget of a micro-batch."""
-        return round(2 * self.rate * self.trigger_s * len(SMALL_LARGE_S) / self.share)
-
-
-def program(load: Load, seed: int) -> str:
-    streams = "".join(
-        f"CREATE STREAM {name} (location BIGINT, value DOUBLE, ts TIMESTAMP) WITH (connector = 'generator', "
-        f"arrival = 'pareto', burst = '{load.burst}', rate = '{load.rate}', keys = '{load.keys}', time = 'ts', "
-        f"duration = '{load.warm_s + load.measured_s} s', seed = '{seed + number}');"
-        for number, name in enumerate(("temperature", "humidity"))
-    )
-    return streams + "".join(
-        f"CREATE QUERY {query_name(window_ms)} AS SELECT a.location, a.value AS t, b.value AS h FROM temperature a, "
-        f"humidity b WHERE a.location = b.location WINDOW {window_ms} ms;"
-        for window_ms in load.windows_ms
-    )
-
-
-def query_name(window_ms: int) -> str:
-    return f"w{window_ms}ms"
-
-
-def run_policy(spark: SparkSession, load: Load, policy: str, seed: int, out: Path) -> dict[str, Any]:
-    """One policy on one seed's tuples: each query's mean and longest response, in milliseconds."""
-    shutil.rmtree(out, ignore_errors=True)
-    settings = Settings(shards=load.shards)
-    for name, value in (
-        ("policy", policy),
-        ("budget", f"{load.probes} probes"),
-        ("block", f"{load.block_ms} ms"),
-        ("trigger", f"{load.trigger_s} s"),
-        ("backlog_limit", str(10**9)),
-    ):
-        settings = settings.with_text(name, value)
-    engine = Engine(spark, settings)
-    engine.sql(program(load, seed))
-    run = engine.start(out)
-    buffers = []
-    try:
-        run.wait(load.warm_s)
-        first = run.stats().batches
-        ends = time.monotonic() + load.measured_s
-        while time.monotonic() < ends or waiting(run.stats()):
-            run.wait(1.0)
-            buffers.append(buffer_shares(run.stats()))
-            if time.monotonic() > ends + PATIENCE_S:
-                break
-        history = [entry for entry in run.history() if entry["batch"] >= first]
-    finally:
-        run.stop()
-    queries = {}
-    for window_ms in load.windows_ms:
-        told = [
-            entry["responses"][query_name(window_ms)]
-            for entry in history
-            if query_name(window_ms) in entry["responses"]
-        ]
-        count = sum(one[0] for one in told)
-        queries[str(window_ms)] = {
-            "results": count,
-            "mean_ms": round(sum(one[1] for one in told) / max(count, 1), 1),
-            "longest_ms": round(max((one[2] for one in told), default=0.0), 1),
-        }
-    return {
-        "queries": queries,
-        "mean_ms": round(mean(one["mean_ms"] for one in queries.values()), 1),
-        "micro_batches": len(history),
-        "longest_backlog": max(entry["backlog_rows"] for entry in history),
-        "input_share": max(one[0] for one in buffers),
-        "output_share": max(one[1] for one in buffers),
-    }
-
-
-def waiting(stats: RunStats) -> int:
-    return sum(window.backlog_tuples for window in stats.windows)
-
-
-def buffer_shares(stats: RunStats) -> tuple[float, float]:
-    """Input and output buffers against the join buffers (section 5.4)."""
-    held = [(shard.held_bytes, shard.input_bytes, shard.output_bytes) for shard in stats.shards]
-    joins, inputs, outputs = (sum(column) for column in zip(*held, strict=True))
-    return round(inputs / max(joins, 1), 4), round(outputs / max(joins, 1), 4)
 
 
 def checks(policies: dict[str, Any], load: Load) -> list[dict[str, Any]]:

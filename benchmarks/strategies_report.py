@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from headrace.lab.operator_strategies import latency_claims, memory_claims, threshold_claims
+
 Results = dict[str, Any]
 
 COLOURS = {
@@ -15,54 +17,12 @@ COLOURS = {
     "threshold, short": "#c03070", "threshold, plenty": "#7aa6c2",
 }  # fmt: skip
 COLUMNS = ("strategy", "mean latency", "queues at most", "queues on average", "memory limit", "mode changes", "turns")
-NEAR = 0.05
-"""Two numbers that differ by less are the same."""
 
 
 def checks(results: Results) -> list[dict[str, Any]]:
     """What the paper says, on these numbers."""
-    runs = results["runs"]
-    latency, mean, peak = (
-        {name: run[key] for name, run in runs.items()} for key in ("mean_latency_s", "mean_bytes", "peak_bytes")
-    )
-    others = ("fifo", "chain", "segment", "simplified")
-    found = [
-        _check(f"Figure 2: mean latency, path against {name}", "< 1", latency["path"] / latency[name])
-        for name in others
-    ]
-    for told, used in (("mean", mean), ("largest", peak)):
-        saving, spending = max(used["chain"], used["segment"]), min(used["path"], used["fifo"])
-        found += [
-            _check(f"Figure 4: {told} queues, chain and segment against path and fifo", "< 1", _part(saving, spending)),
-            _check(f"Figure 4: {told} queues, simplified against chain and segment", f">= {1 - NEAR:g}",
-                   _part(used["simplified"], min(used["chain"], used["segment"]))),
-            _check(f"Figure 4: {told} queues, simplified against path", "< 1", _part(used["simplified"], used["path"])),
-        ]  # fmt: skip
-    short, plenty = runs["threshold, short"], runs["threshold, plenty"]
-    found += [
-        _check("threshold, short of memory: largest queues against the limit", "<= 1",
-               short["peak_bytes"] / short["limit_bytes"]),
-        _check("threshold, short of memory: of the way from path's latency to chain's", "<= 0.5",
-               _way(latency["path"], latency["chain"], short["mean_latency_s"])),
-        _check("threshold, memory is plenty: latency against path", f"<= {1 + NEAR:g}",
-               plenty["mean_latency_s"] / latency["path"]),
-    ]  # fmt: skip
-    return found
-
-
-def _part(one: float, other: float) -> float:
-    return one / max(other, 1)
-
-
-def _way(begin: float, end: float, at: float) -> float:
-    return (at - begin) / (end - begin) if end > begin else float(at > begin)
-
-
-def _check(what: str, wanted: str, measured: float) -> dict[str, Any]:
-    sign, bound = wanted.split()
-    value, least = round(measured, 3), float(bound)
-    met = {"<": value < least, "<=": value <= least, ">=": value >= least}[sign]
-    return {"what": what, "wanted": wanted, "measured": value, "met": met}
+    claims = [*latency_claims(results), *memory_claims(results), *threshold_claims(results)]
+    return [{"what": one.says, "wanted": one.expected, "measured": one.found, "met": one.holds} for one in claims]
 
 
 # --- output
@@ -105,13 +65,13 @@ def show(results: Results, console: Console) -> None:
     goals = Table("target", "wanted", "measured", "")
     for check in results["checks"]:
         shown = "met" if check["met"] else "[red]missed"
-        goals.add_row(check["what"], check["wanted"], f"{check['measured']:g}", shown)
+        goals.add_row(check["what"], check["wanted"], check["measured"], shown)
     console.print(goals)
 
 
 def markdown(results: Results, stem: str) -> str:
     told = [
-        [check["what"], check["wanted"], f"{check['measured']:g}", "met" if check["met"] else "missed"]
+        [check["what"], check["wanted"], check["measured"], "met" if check["met"] else "missed"]
         for check in results["checks"]
     ]
     lines = [setting(results), "", *_markdown_table(list(COLUMNS), _rows(results)), ""]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from headrace.lab.limited_joins import path_table as path_table
 from headrace.plan.allocating import AllocationProblem, ProbeFacts, StreamLoad, problem_of
 from headrace.plan.trees import Fork, JoinTree, Leaf, Node, parse_tree
 
@@ -33,9 +34,3 @@ def two_joins(mu: float = 300) -> AllocationProblem:
     loads = (StreamLoad(500), StreamLoad(700), StreamLoad(400))
     probes = tuple(map(ProbeFacts, (2.5, 5.0, 5.0, 2.0)))
     return AllocationProblem(parse_tree("((a b) c)", "abc"), mu, loads, probes, (5000.0, 500.0, 1000.0, 1000.0))
-
-
-def path_table(mu: float = 30, rate: float = 100) -> AllocationProblem:
-    """Figures 7 and 8: 15 probes of path a make 4 results, 16 of b make 5, 10 of c make 1."""
-    probes = tuple(map(ProbeFacts, (4 / 11, 5 / 11, 1.0, 0.1)))
-    return AllocationProblem(parse_tree("((a b) c)", "abc"), mu, (StreamLoad(rate),) * 3, probes, (1.0,) * 4)

@@ -19,6 +19,7 @@ from rich.console import Console
 from headrace import __version__
 from headrace.config import Settings, from_environment
 from headrace.errors import HeadraceError, SettingError, SourceError
+from headrace.lab.command import lab
 from headrace.plan.explain import explain as explain_plan
 from headrace.plan.explain_joins import side_names
 from headrace.plan.graph_drawing import draw_graph
@@ -41,6 +42,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(lab, name="lab")
 
 SqlFile = Annotated[
     Path, typer.Argument(metavar="FILE.sql", help="statements, separated by semicolons; - reads standard input")

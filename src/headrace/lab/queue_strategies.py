@@ -21,7 +21,7 @@ from headrace.config import Budget
 from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Scheduling
 from headrace.engine.shard import ShardOptions
-from headrace.lab.shard_host import INTERVAL_S, Facts, Feed, MicroBatch, ShardHost
+from headrace.lab.shard_host import INTERVAL_S, Facts, Feed, MicroBatch, ShardHost, generated_feed
 from headrace.lab.sixteen_queries import Sixteen
 from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan, share
@@ -94,7 +94,7 @@ def calibrate(setting: Sixteen, shards: int = 1) -> Calibrated:
     """Does everything at once, interval by interval."""
     script = read_script(setting.program())
     plan = share(script.catalog, tuple(script.queries))
-    feed = Feed(plan, setting.seconds, setting.interval_us, shards)
+    feed = generated_feed(plan, setting.seconds, setting.interval_us, shards)
     host = ShardHost(plan, _options("fifo", None, shards), shards, {})
     spent_s = [host.step(rows, number * INTERVAL_S, None).spent_s for number, rows in enumerate(feed.intervals)]
     warm = spent_s[len(spent_s) // 10 :]

@@ -1,7 +1,8 @@
 """Shards in this process, fed with a setting's rows: what the driver does on Spark, without Spark.
 
-Owns :class:`Feed` (rows by when they arrive) and :class:`ShardHost` (a micro-batch of all shards; what operators are
-measured to be like goes back to them). Nothing is stored: the shards stay as they are from step to step.
+Owns :class:`Feed` (rows by when they arrive), ``generated_feed`` and :class:`ShardHost` (a micro-batch of all shards;
+what operators are measured to be like goes back to them). Nothing is stored: the shards stay as they are from step to
+step.
 """
 
 from __future__ import annotations
@@ -39,19 +40,24 @@ HALF_LIFE_S = 20.0
 """Of what operators are measured to be like, in stream time."""
 
 
+Rows = tuple[Stream, pa.RecordBatch, np.ndarray]
+"""A stream's rows in the order of their event times, and those, in microseconds."""
+
+
 class Feed:
     """The streams' rows, packed, for each interval of arrivals: the same for every run."""
 
-    def __init__(self, plan: SharedPlan, seconds: float, interval_us: int, shards: int) -> None:
+    def __init__(self, plan: SharedPlan, rows: Sequence[Rows], ends_us: Sequence[int], shards: int) -> None:
         self.shards = shards
         self._plan = plan
         self.intervals: list[list[Envelope]] = []
-        rows = [(stream, *_generated(stream, round(seconds * 1e6))) for stream in plan.catalog.streams]
-        for number in range(round(seconds * 1e6 / interval_us)):
+        taken = [0] * len(rows)
+        for number, end_us in enumerate(ends_us):
             packed: list[Envelope] = []
-            for stream, batch, times in rows:
-                begin, end = np.searchsorted(times, [number * interval_us, (number + 1) * interval_us]).tolist()
-                packed += self._packed(stream, batch.slice(begin, end - begin), number)
+            for at, (stream, batch, times) in enumerate(rows):
+                end = int(np.searchsorted(times, end_us))
+                packed += self._packed(stream, batch.slice(taken[at], end - taken[at]), number)
+                taken[at] = end
             self.intervals.append([one for one in packed if one.kind in EVENTS])
 
     def _packed(self, stream: Stream, batch: pa.RecordBatch, number: int) -> Iterator[Envelope]:
@@ -59,6 +65,13 @@ class Feed:
         order = pa.array(np.full(batch.num_rows, (number + 1) << ORDER_SHIFT))
         packer = Packer(self._plan, stream, self.shards)
         return packer.pack(batch.append_column(ORDER, order), round((number + 0.5) * INTERVAL_S * 1e6))
+
+
+def generated_feed(plan: SharedPlan, seconds: float, interval_us: int, shards: int) -> Feed:
+    """The rows of generated streams."""
+    rows = [(stream, *_generated(stream, round(seconds * 1e6))) for stream in plan.catalog.streams]
+    count = round(seconds * 1e6 / interval_us)
+    return Feed(plan, rows, [(number + 1) * interval_us for number in range(count)], shards)
 
 
 def _generated(stream: Stream, until_us: int) -> tuple[pa.RecordBatch, np.ndarray]:
@@ -77,6 +90,8 @@ class ShardHost:
         self._given = facts
         self.meters = Meters(half_life_s=HALF_LIFE_S)
         self.turns: dict[OperatorName, int] = {}
+        self.joined_s: Counter[str] = Counter()
+        """By join, how long it took so far."""
 
     @property
     def facts(self) -> dict[OperatorName, OperatorFacts]:
@@ -103,6 +118,7 @@ class ShardHost:
             gc.enable()
             found.probes = budget.spent
             self._measure(shard, at_s)
+            self.joined_s.update({name: spent_s for name, (spent_s, *_) in shard.joins().items()})
         for effect in self._combiner.step(found.sent):
             found.take(effect)
         return found
@@ -137,6 +153,8 @@ class MicroBatch:
         self.sent: list[EmitPanes | TimesReached] = []
         self.arrived_us: dict[int, int] = {}
         self.by_query: dict[str, int] = {}
+        self.latencies: dict[str, list[tuple[int, int]]] = {}
+        """By query, when the newest tuples of results arrived, and of how many."""
         self.probes = 0
         self.spent_s = 0.0
 
@@ -147,6 +165,7 @@ class MicroBatch:
             rows = sum(count for _, count in effect.arrived)
             for query in effect.queries:
                 self.by_query[query] = self.by_query.get(query, 0) + rows
+                self.latencies.setdefault(query, []).extend(effect.arrived)
             for arrived_us, count in effect.arrived:
                 self.arrived_us[arrived_us] = self.arrived_us.get(arrived_us, 0) + count * len(effect.queries)
 

@@ -3,8 +3,8 @@
     interval    0 ..... tau ................ window        short: every bucket is visited often, mostly for nothing
                 visits <-----|-----> longer scans          long: windows grow by tau, and so does every scan
 
-Owns: :func:`bucket_shares` and :func:`expiry_interval`. Both weigh tuple accesses of the cost model (``costs``), so
-they are as good as the facts are, and neither changes any answer.
+Owns: :func:`bucket_shares`, :func:`expiry_interval` and :func:`unit_cost`. All weigh tuple accesses of the cost model
+(``costs``), so they are as good as the facts are, and none changes any answer.
 Cost: O(buckets log n) for shares; some sixty evaluations of one order for the interval.
 """
 
@@ -79,7 +79,12 @@ def expiry_interval(streams: Sequence[StreamFacts], longest_share: float = LONGE
     order = global_order(streams).order
     ratio: float = (longest * rate) ** (1 / (TRIALS - 1))
     trials = (ratio**trial / rate for trial in range(TRIALS))
-    return min(trials, key=lambda tau: _upkeep(streams, tau) + _joining(streams, order, tau))
+    return min(trials, key=lambda tau: unit_cost(streams, order, tau))
+
+
+def unit_cost(streams: Sequence[StreamFacts], order: Order, tau: float) -> float:
+    """All that happens in a unit of time, in tuple accesses: joining, and dropping old tuples every ``tau``."""
+    return _upkeep(streams, tau) + _joining(streams, order, tau)
 
 
 def _upkeep(streams: Sequence[StreamFacts], tau: float) -> float:

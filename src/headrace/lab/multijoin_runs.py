@@ -17,17 +17,18 @@ beside it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.events import Arrival, DropSegment, EmitCount, EmitRows, Event, KeepSegment, ProgressMade
+from headrace.engine.events import Arrival, EmitCount, EmitRows, Event, ProgressMade
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
-from headrace.engine.shard import Shard, ShardOptions
+from headrace.engine.shard import ShardOptions
+from headrace.lab.filled import FilledShard
+from headrace.model import StreamId
 from headrace.plan.costs import Order, StreamFacts, moved_first
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import read_script
@@ -112,22 +113,6 @@ class Algorithm:
     """Whether tuples that left are let go at every step; otherwise every ``tau``, which is the same at each step."""
 
 
-@dataclass
-class Store:
-    """The segments of a filled shard."""
-
-    blobs: dict[str, pa.Buffer] = field(default_factory=dict)
-    merged: dict[str, pa.Buffer] = field(default_factory=dict)
-
-    def stored(self, name: str) -> pa.Buffer:
-        return self.blobs[name]
-
-    def derived(self, name: str, rebuild: Callable[[], pa.Buffer]) -> pa.Buffer:
-        if name not in self.merged:
-            self.merged[name] = rebuild()
-        return self.merged[name]
-
-
 class Filled:
     """A workload at the point where measuring begins, for one interval between evaluations."""
 
@@ -138,20 +123,11 @@ class Filled:
         steps = list(_steps(self._plan, workload, tau))
         filling = workload.filled_units // tau
         self._steps = steps[filling:]
-        self._store = Store()
-        shard = Shard(self._plan, ShardOptions(reevaluate_us=self._tau_us))
-        for events in steps[:filling]:
-            for effect in shard.step(events):
-                match effect:
-                    case KeepSegment(name, blob):
-                        self._store.blobs[name] = blob
-                    case DropSegment(name):
-                        del self._store.blobs[name]
-        self._manifest = shard.manifest()
+        self._filled = FilledShard(self._plan, steps[:filling], ShardOptions(reevaluate_us=self._tau_us))
 
     def run(self, algorithm: Algorithm) -> tuple[float, float, int]:
         """The processor's and the clock's time for the measured tuples, and how many results they have."""
-        shard = Shard.restore(self._plan, self._options(algorithm), self._manifest, self._store)
+        shard = self._filled.going_on(self._options(algorithm))
         results = 0
         began, started = time.process_time(), time.perf_counter()
         for events in self._steps:
@@ -184,7 +160,7 @@ def _plan(workload: Workload, *, counted: bool) -> SharedPlan:
 
 def _steps(plan: SharedPlan, workload: Workload, tau: int) -> Iterator[list[Event]]:
     """What the shard is told: the tuples of ``tau`` units a step, and that no others of that time will come."""
-    packers = [Packer(plan, plan.catalog.get(name), 1) for name in workload.names]
+    packers = [Packer(plan, plan.catalog.get(StreamId(name)), 1) for name in workload.names]
     times = [table.column("ts").cast(pa.int64()).to_numpy() for table in workload.tuples]
     units = workload.filled_units + workload.measured_units
     assert not workload.filled_units % tau, "windows are filled in whole intervals"
@@ -197,37 +173,11 @@ def _steps(plan: SharedPlan, workload: Workload, tau: int) -> Iterator[list[Even
             if high > low:
                 envelopes = packer.pack(_batch(table, low, high, number), 0)
                 events += [one.event(plan) for one in envelopes if one.kind in EVENTS]
-            events.append(ProgressMade(plan.catalog.get(name).name, Arrival(number, end_us), end_us, end_us))
+            passed_us = end_us + 1  # an evaluation is due when its time has passed
+            events.append(ProgressMade(StreamId(name), Arrival(number, end_us), passed_us, passed_us))
         yield events
 
 
 def _batch(table: pa.Table, low: int, high: int, number: int) -> pa.RecordBatch:
     (batch,) = table.slice(low, high - low).combine_chunks().to_batches()
     return batch.append_column(ORDER, pa.array(np.full(high - low, number << ORDER_SHIFT)))
-
-
-def duckdb_count(workload: Workload) -> int:
-    """How many results the measured tuples have, as DuckDB counts them."""
-    since_us = workload.filled_units * workload.unit_us
-    oldest_us = since_us - round(max(one.window for one in workload.streams) * workload.unit_us)
-    with duckdb.connect(config={"threads": 1}) as connection:
-        for name, table in zip(workload.names, workload.tuples, strict=True):
-            connection.register(f"{name}_all", _with_numbers(table))
-            connection.execute(f"CREATE TABLE {name} AS SELECT k, us FROM {name}_all WHERE us >= {oldest_us}")
-        (row,) = connection.execute(_count_sql(workload, since_us)).fetchall()
-    return int(row[0])
-
-
-def _with_numbers(table: pa.Table) -> pa.Table:
-    return pa.table({"k": table.column("k"), "us": table.column("ts").cast(pa.int64())})
-
-
-def _count_sql(workload: Workload, since_us: int) -> str:
-    names = workload.names
-    newest = f"greatest({', '.join(f'{name}.us' for name in names)})"
-    joins = " ".join(f"JOIN {name} ON {names[0]}.k = {name}.k" for name in names[1:])
-    windows = " AND ".join(
-        f"{name}.us >= {newest} - {round(facts.window * workload.unit_us)}"
-        for name, facts in zip(names, workload.streams, strict=True)
-    )
-    return f"SELECT count(*) FROM {names[0]} {joins} WHERE {newest} >= {since_us} AND {windows}"

@@ -1,0 +1,191 @@
+"""What an experiment is: a table or figure of a paper, how it is measured here, what the paper says of it.
+
+      measure(setup) -> numbers   runs something; JSON, stored as it is      numbers -> charts    drawn
+                                                                            numbers -> claims    checked
+
+Owns :class:`Experiment`, :class:`Claim` and the ways to state one, :class:`Setup`, and what a chart is. Charts and
+claims are made of stored numbers alone: a report needs no run. By the model clock a setup gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+Numbers: TypeAlias = dict[str, Any]
+"""What was measured, as JSON has it."""
+
+
+class Clock(Enum):
+    """``MODEL``: probes and outputs cost what parameters say; ``WALL``: they take the time that they take."""
+
+    MODEL = "model"
+    WALL = "wall"
+
+
+class Size(Enum):
+    """``FULL`` has the paper's sizes; ``QUICK`` is over in minutes, all experiments together."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+class Ground(Enum):
+    """Where an experiment's numbers come from."""
+
+    FORMULAS = "the formulas"
+    SIMULATED = "simulated operators under the engine's own schedulers"
+    ENGINE = "the shard that runs on Spark, in this process"
+    SPARK = "streaming queries on Spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How an experiment is run this time."""
+
+    clock: Clock = Clock.MODEL
+    size: Size = Size.QUICK
+    seed: int = 1
+
+    @property
+    def is_quick(self) -> bool:
+        return self.size is Size.QUICK
+
+    @property
+    def is_model(self) -> bool:
+        return self.clock is Clock.MODEL
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something that a paper says, with what was found; ``why``: where it does not hold, what that comes from."""
+
+    says: str
+    expected: str
+    found: str
+    holds: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points of one algorithm; its name decides its colour. A point without a value is None."""
+
+    name: str
+    xs: Sequence[float | str]
+    ys: Sequence[float | None]
+
+
+class Kind(Enum):
+    LINES = "lines"
+    BARS = "bars"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A plot: what is on its axes, with units."""
+
+    title: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+    kind: Kind = Kind.LINES
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table, as the paper has one."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+Picture: TypeAlias = Chart | Grid
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A table or figure. ``papers``: its parameters there; those here are in the numbers, under ``ours``."""
+
+    name: str
+    title: str
+    shows: str
+    ground: Ground
+    papers: Mapping[str, str]
+    measure: Callable[[Setup], Numbers]
+    pictures: Callable[[Numbers], Sequence[Picture]]
+    claims: Callable[[Numbers], Sequence[Claim]]
+    seeds: tuple[int, ...] = ()
+    clocks: tuple[Clock, ...] = field(default=(Clock.MODEL, Clock.WALL))
+
+    @property
+    def paper(self) -> str:
+        return self.name.split("-", 1)[0]
+
+
+PAPERS = {
+    "000": "Hammad, Franklin, Aref, Elmagarmid: Scheduling for shared window joins over data streams",
+    "001": "Mukherji, Rundensteiner, Ward: High freshness and optimal throughput in CPU-limited execution of multi-"
+    "join continuous queries",
+    "002": "Golab, Özsu: Processing sliding window multi-joins in continuous queries over data streams",
+    "003": "Jiang, Chakravarthy: Scheduling strategies for processing continuous queries over streams",
+    "004": "Hammad, Aref, Elmagarmid: Optimizing in-order execution of continuous queries over streamed sensor data",
+}
+
+
+# --- ways to state a claim
+
+
+def less(says: str, one: float, other: float, why: str = "", times: float = 1.0) -> Claim:
+    """One number is below so many times another."""
+    limit = "" if times == 1.0 else f"{times:g} x "
+    return Claim(says, f"< {limit}{number(other)}", number(one), one < times * other, why)
+
+
+def between(says: str, found: float, low: float, high: float, why: str = "") -> Claim:
+    return Claim(says, f"{number(low)} to {number(high)}", number(found), low <= found <= high, why)
+
+
+def equals(says: str, found: object, expected: object, why: str = "") -> Claim:
+    return Claim(says, str(expected), str(found), found == expected, why)
+
+
+def at_most(says: str, found: float, limit: float, why: str = "") -> Claim:
+    return Claim(says, f"at most {number(limit)}", number(found), found <= limit, why)
+
+
+def at_least(says: str, found: float, limit: float, why: str = "") -> Claim:
+    return Claim(says, f"at least {number(limit)}", number(found), found >= limit, why)
+
+
+def rises(says: str, values: Sequence[float], why: str = "", *, down: bool = False) -> Claim:
+    """Each number is at least the one before; ``down``: at most."""
+    steps = list(pairwise(values))
+    is_so = all(one >= other if down else one <= other for one, other in steps)
+    return Claim(says, "falls" if down else "rises", ", ".join(map(number, values)), is_so, why)
+
+
+def number(value: float) -> str:
+    """A number for people: three digits that count, all of a large one's.
+
+    >>> number(0.012345), number(12345.6), number(1.5)
+    ('0.0123', '12,346', '1.5')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def rounded(value: Any, digits: int = 6) -> Any:
+    """Numbers as they are stored: so many digits that count."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {str(key): rounded(one, digits) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one, digits) for one in value]
+    return value

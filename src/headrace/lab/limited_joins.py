@@ -1,0 +1,411 @@
+"""Paper 001: joins that get less processor than they could use. Figure 8 as printed, Figures 11 to 13 and the
+infeasible share by the paper's model of rates, on random plans with the parameters of its Figure 10 (``random_plans``).
+
+An allocation tells how many results a second its probes make (``plan/allocating``); how old the tuples in them are
+follows from how often states are refreshed (``staleness``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from math import inf
+from statistics import fmean
+
+from headrace.lab.experiment import (
+    Chart,
+    Claim,
+    Experiment,
+    Grid,
+    Ground,
+    Line,
+    Numbers,
+    Picture,
+    Setup,
+    at_least,
+    at_most,
+    between,
+    equals,
+    less,
+    number,
+)
+from headrace.lab.random_plans import random_problem
+from headrace.lab.staleness import stale_share
+from headrace.plan.allocating import AllocationProblem, ProbeFacts, StreamLoad, problem_of
+from headrace.plan.allocators import allocate
+from headrace.plan.trees import JoinTree, parse_tree
+
+SHAPES = {"linear": parse_tree("(((a b) c) d)", "abcd"), "bushy": parse_tree("((a b) (c d))", "abcd")}
+ALLOCATORS = {"JAQPOT": "jaqpot", "GrePP": "grepp", "JDA_M": "jda_m"}
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+FRESHNESS = (1.5, 3.0, 5.0)
+STARVED = 0.1
+"""Of saturation: the service rate of Figure 13."""
+SPARSE = 100.0
+"""What selectivities are divided by for plans in which probes at the leaves count too."""
+MOST_RATIO = 100.0
+FIGURE_10 = {
+    "rates": "300 to 1,200 tuples/s",
+    "states": "200 to 5,000 tuples",
+    "selectivities": "0.01 to 0.1",
+    "freshness": "1.5 to 5 x window",
+}
+
+
+def sparse(problem: AllocationProblem, mu_share: float) -> AllocationProblem:
+    """The plan with few results a probe."""
+    probes = tuple(ProbeFacts(one.productivity / SPARSE, one.cost) for one in problem.probes)
+    thin = replace(problem, probes=probes)
+    return thin.with_mu(mu_share * thin.saturation.spent)
+
+
+def plans(tree: JoinTree, seed: int, runs: int, mu_share: float, freshness: float) -> Iterator[AllocationProblem]:
+    """Random plans; the same for every service rate and freshness."""
+    for run in range(runs):
+        yield random_problem(random.Random(f"{seed} {run}"), tree, mu_share, freshness)
+
+
+# --- Figure 8
+
+
+def path_table(mu: float = 30, rate: float = 100) -> AllocationProblem:
+    """Figures 7 and 8: 15 probes of path a make 4 results, 16 of b make 5, 10 of c make 1."""
+    probes = tuple(map(ProbeFacts, (4 / 11, 5 / 11, 1.0, 0.1)))
+    return AllocationProblem(parse_tree("((a b) c)", "abc"), mu, (StreamLoad(rate),) * 3, probes, (1.0,) * 4)
+
+
+def _figure_8(_: Setup) -> Numbers:
+    problem = path_table()
+    exact, grepp = allocate(path_table(), "exact"), allocate(path_table(), "grepp")
+    return {
+        "paths": {"ABC"[path.side]: path.productivity for path in problem.paths},
+        "exact": exact.throughput,
+        "grepp": grepp.throughput,
+        "allowances": list(grepp.allowances),
+    }
+
+
+def _grid_8(numbers: Numbers) -> list[Picture]:
+    rows = [[f"Path {name}", number(value)] for name, value in numbers["paths"].items()]
+    found = [["whole paths, dynamic programming", number(numbers["exact"])], ["GrePP", number(numbers["grepp"])]]
+    return [
+        Grid("Figure 8: path productivities", ("", "results a probe"), rows),
+        Grid("With 30 probes a second", ("allocator", "results a second"), found),
+    ]
+
+
+def _claims_8(numbers: Numbers) -> list[Claim]:
+    paths, allowed = numbers["paths"], numbers["allowances"]
+    return [
+        between("Path A makes 0.266 results a probe", paths["A"], 0.266, 0.267),
+        between("Path B makes 0.312", paths["B"], 0.312, 0.313),
+        between("Path C makes 0.1", paths["C"], 0.0999, 0.1001),
+        equals("the best of whole paths makes 8 results with 30 probes", number(numbers["exact"]), "8"),
+        between("GrePP makes 9.38", numbers["grepp"], 9.37, 9.38),
+        between("with 20.62 probes of b", allowed[1], 20.62, 20.63),
+        between("and 9.38 of a b", allowed[2], 9.37, 9.38),
+    ]
+
+
+# --- Figure 11
+
+SECONDS = 600
+RATES_11, SIZE_11, BETWEEN_11 = (600.0, 600.0, 600.0, 600.0), 500.0, 1000.0
+SELECTIVITIES_11 = ((0, (0.01, 0.01, 0.05)), (180, (0.03, 0.03, 0.05)), (420, (0.03, 0.03, 0.1)))
+"""By second: of the three joins, the root last."""
+
+
+def _problem_11(tree: JoinTree, selectivities: tuple[float, ...], mu: float) -> AllocationProblem:
+    held = {state: SIZE_11 if len(state) == 1 else BETWEEN_11 for state in tree.states}
+    fresh = [1.5 * SIZE_11 / rate for rate in RATES_11]
+    return problem_of(tree, mu, RATES_11, held, lambda half: selectivities[half.join], fresh)
+
+
+def _figure_11(_: Setup) -> Numbers:
+    runs: dict[str, dict[str, list[float]]] = {}
+    for shape, tree in SHAPES.items():
+        mu = 0.3 * _problem_11(tree, SELECTIVITIES_11[0][1], inf).saturation.spent
+        phases = {}
+        for since_s, selectivities in SELECTIVITIES_11:
+            problem = _problem_11(tree, selectivities, mu)
+            phases[since_s] = {name: allocate(problem, used).throughput for name, used in ALLOCATORS.items()}
+        runs[shape] = {name: _cumulative({at: one[name] for at, one in phases.items()}) for name in ALLOCATORS}
+    ours = {
+        "rates": "600 tuples/s", "states": "500 tuples, 1,000 in between", "mu": "30% of the first phase's saturation",
+    }  # fmt: skip
+    return {"ours": ours, "minutes": list(range(SECONDS // 60 + 1)), "runs": runs}
+
+
+def _cumulative(rates: dict[int, float]) -> list[float]:
+    total, found = 0.0, [0.0]
+    for minute in range(SECONDS // 60):
+        total += 60 * next(rate for since_s, rate in sorted(rates.items(), reverse=True) if since_s <= minute * 60)
+        found.append(total)
+    return found
+
+
+def _charts_11(numbers: Numbers) -> list[Picture]:
+    return [
+        Chart(f"Figure 11: {shape}", "time, min", "results so far, millions",
+              [Line(name, numbers["minutes"], [one / 1e6 for one in runs[name]]) for name in ("JAQPOT", "JDA_M")])
+        for shape, runs in numbers["runs"].items()
+    ]  # fmt: skip
+
+
+def _claims_11(numbers: Numbers) -> list[Claim]:
+    found = []
+    for shape, runs in numbers["runs"].items():
+        jaqpot, jda = runs["JAQPOT"], runs["JDA_M"]
+        first, second, third = (jaqpot[end] - jaqpot[begin] for begin, end in ((2, 3), (6, 7), (9, 10)))
+        found += [
+            at_least(
+                f"{shape}: JAQPOT makes far more than JDA_M: after 10 min, times as many", jaqpot[-1] / jda[-1], 1.5
+            ),
+            less(f"{shape}: its results rise when the lower joins find more", first, second),
+            at_least(f"{shape}: and again when the root does: times as many", third / second, 1.2),
+        ]
+    return found
+
+
+# --- Figure 12
+
+
+@lru_cache(maxsize=8)
+def _of_saturation(seed: int, runs: int, is_sparse: bool) -> dict[str, dict[str, list[float]]]:
+    """By shape and allocator: results over saturation for each share of the service rate; ``ratios``: JAQPOT's over
+    JDA_M's, the mean over plans."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for shape, tree in SHAPES.items():
+        lines: dict[str, list[float]] = {name: [] for name in (*ALLOCATORS, "ratios")}
+        for share in SHARES:
+            problems = [
+                sparse(one, share) if is_sparse else one for one in plans(tree, seed, runs, share, FRESHNESS[0])
+            ]
+            made = {name: [allocate(one, used).of_saturation for one in problems] for name, used in ALLOCATORS.items()}
+            for name, values in made.items():
+                lines[name].append(fmean(values))
+            lines["ratios"].append(fmean(map(ratio, made["JAQPOT"], made["JDA_M"])))
+        found[shape] = lines
+    return found
+
+
+def ratio(mine: float, other: float) -> float:
+    """How many times as much, at most a hundred times: some plans make next to nothing with the other."""
+    return min(MOST_RATIO, mine / other) if other else MOST_RATIO if mine else 1.0
+
+
+def _figure_12(setup: Setup) -> Numbers:
+    runs = 12 if setup.is_quick else 200
+    return {
+        "ours": {"plans": f"{runs} a point", "freshness": "1.5 x window"},
+        "shares": list(SHARES),
+        "as printed": _of_saturation(setup.seed, runs, False),
+        "sparse": _of_saturation(setup.seed, runs, True),
+    }
+
+
+def _charts_12(numbers: Numbers) -> list[Picture]:
+    titles = {"as printed": "Figure 12", "sparse": "The same, selectivities / 100"}
+    return [
+        Chart(f"{title}: {shape}", "service rate, % of saturation", "results, % of saturation",
+              [Line(name, [100 * one for one in numbers["shares"]], [100 * one for one in numbers[key][shape][name]])
+               for name in ALLOCATORS])
+        for key, title in titles.items()
+        for shape in SHAPES
+    ]  # fmt: skip
+
+
+_LAST_PROBE = (
+    "With the parameters of Figure 10 a probe has up to 500 results, and nearly all cost is that of one half-way join, "
+    "the last: whatever feeds it is worth the same, and no allocation makes more than its share of the results. With a "
+    "hundredth of the selectivities it is closer to the paper's."
+)
+_BUSHY = (
+    "In the linear plan nearly all cost is that of the last half-way join, and nothing is gained by choosing; in the "
+    "bushy one there are two that make results, and choosing between them pays."
+)
+
+
+def _claims_12(numbers: Numbers) -> list[Claim]:
+    printed = numbers["as printed"]
+    at = {share: place for place, share in enumerate(numbers["shares"])}
+    found = []
+    for shape in SHAPES:
+        ahead = min(
+            one / max(other, 1e-12)
+            for one, other in zip(printed[shape]["JAQPOT"], printed[shape]["JDA_M"], strict=True)
+        )
+        found += [
+            at_least(f"{shape}: JAQPOT makes more than JDA_M at every service rate: least ratio of means", ahead, 1.0),
+            between(f"{shape}: on average 3 times as many", fmean(printed[shape]["ratios"]), 2, 12),
+        ]
+    linear = printed["linear"]
+    return [
+        *found,
+        at_least("linear: more than 80% of the results with 60% of the service rate", linear["JAQPOT"][at[0.6]], 0.8,
+                 _LAST_PROBE),
+        at_least("linear: at most 6.5 times as many, at 40%: times at 40%", linear["ratios"][at[0.4]], 2),
+        less("JAQPOT is better for the linear plan than for the bushy one: bushy against linear, mean",
+             fmean(printed["bushy"]["JAQPOT"]), fmean(linear["JAQPOT"]), _BUSHY),
+    ]  # fmt: skip
+
+
+# --- Figure 13 and infeasible plans
+
+
+@lru_cache(maxsize=4)
+def _by_freshness(seed: int, runs: int) -> dict[str, Numbers]:
+    found = {}
+    for shape, tree in SHAPES.items():
+        lines: Numbers = {**{name: [] for name in ALLOCATORS}, "spent": [], "infeasible": []}
+        for freshness in FRESHNESS:
+            stale: dict[str, list[float]] = {name: [] for name in ALLOCATORS}
+            spent, missed = [], 0
+            for run, problem in enumerate(plans(tree, seed, runs, STARVED, freshness)):
+                best = allocate(problem)
+                missed += not best.is_feasible
+                spent += [best.freshness_share] if best.is_feasible else []
+                for name, used in ALLOCATORS.items():
+                    if best.is_feasible or name != "JAQPOT":
+                        chance = random.Random(f"{seed} {run} ages")
+                        stale[name].append(stale_share(allocate(problem, used), chance, 100))
+            for name, values in stale.items():
+                lines[name].append(fmean(values) if values else 0.0)
+            lines["spent"].append(fmean(spent) if spent else 0.0)
+            lines["infeasible"].append(missed / runs)
+        found[shape] = lines
+    return found
+
+
+def _figure_13(setup: Setup) -> Numbers:
+    runs = 20 if setup.is_quick else 200
+    ours = {"plans": f"{runs} a point", "mu": f"{STARVED:.0%} of saturation"}
+    return {"ours": ours, "freshness": list(FRESHNESS), "shapes": _by_freshness(setup.seed, runs)}
+
+
+def _charts_13(numbers: Numbers) -> list[Picture]:
+    x, at = "freshness, x window", numbers["freshness"]
+    stale = [
+        Chart(f"Figure 13: stale results, {shape}", x, "% of results",
+              [Line(name, at, [100 * one for one in lines[name]]) for name in ALLOCATORS])
+        for shape, lines in numbers["shapes"].items()
+    ]  # fmt: skip
+    used = [Line(shape, at, [100 * one for one in lines["spent"]]) for shape, lines in numbers["shapes"].items()]
+    return [*stale, Chart("Figure 13(c): service rate used for freshness", x, "% of mu", used)]
+
+
+_EQUAL_PARTS = (
+    "JDA_M gives each join an equal part, which refreshes every state with the paper's parameters; how its states "
+    "become stale the paper does not say."
+)
+_STALE_LINEAR = (
+    "A path through the linear plan refreshes all states on its way; GrePP alone leaves some results stale, not many, "
+    "and how many hardly depends on the predicate."
+)
+
+
+def _claims_13(numbers: Numbers) -> list[Claim]:
+    linear, bushy = (numbers["shapes"][shape] for shape in SHAPES)
+    return [
+        at_least("JDA_M produces high amounts of stale results: linear, 1.5 x", linear["JDA_M"][0], 0.1, _EQUAL_PARTS),
+        at_least("without GH-WMSCP GrePP has stale results too: bushy, 1.5 x", bushy["GrePP"][0], 0.1),
+        less("more in the bushy plan than in the linear one: GrePP, 1.5 x", linear["GrePP"][0], bushy["GrePP"][0]),
+        less("fewer where the predicate is relaxed: linear, 5 x against 1.5 x", linear["GrePP"][-1],
+             linear["GrePP"][0] + 1e-9, _STALE_LINEAR),
+        at_most("JAQPOT has none in feasible plans: most of all points",
+                max(*linear["JAQPOT"], *bushy["JAQPOT"]), 0.0),
+        less("relaxed predicates need far less of the service rate: linear, 5 x against 1.5 x", linear["spent"][-1],
+             linear["spent"][0]),
+        less("the same: bushy", bushy["spent"][-1], bushy["spent"][0]),
+        at_most("most reasonable predicates (3 x and 5 x) need 10% on average",
+                fmean([*linear["spent"][1:], *bushy["spent"][1:]]), 0.12),
+        less("the bushy plan uses larger parts than the linear one: linear against bushy, 1.5 x", linear["spent"][0],
+             bushy["spent"][0],
+             "In the linear plan the second state in between is refreshed through the first: it costs more."),
+    ]  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def infeasible_plans(seed: int, runs: int) -> list[tuple[str, float]]:
+    """Plans with mu anywhere up to saturation: who cannot be kept fresh."""
+
+    def anywhere(run: int, tree: JoinTree, freshness: float) -> AllocationProblem:
+        chance = random.Random(f"{seed} {run}")
+        return random_problem(chance, tree, chance.uniform(0, 1), freshness)
+
+    return [
+        (shape, freshness)
+        for shape, tree in SHAPES.items()
+        for freshness in FRESHNESS
+        for run in range(runs)
+        if not allocate(anywhere(run, tree, freshness)).is_feasible
+    ]
+
+
+def _infeasible(setup: Setup) -> Numbers:
+    runs = 150 if setup.is_quick else 1000
+    missed = infeasible_plans(setup.seed, runs)
+    of = {
+        shape: [sum(one == (shape, freshness) for one in missed) / runs for freshness in FRESHNESS] for shape in SHAPES
+    }
+    return {"ours": {"plans": f"{runs} a point", "mu": "0% to 100% of saturation"}, "freshness": list(FRESHNESS), **of}
+
+
+def _chart_infeasible(numbers: Numbers) -> list[Picture]:
+    lines = [Line(shape, numbers["freshness"], [100 * one for one in numbers[shape]]) for shape in SHAPES]
+    return [Chart("Infeasible plans", "freshness, x window", "% of plans", lines)]
+
+
+def _claims_infeasible(numbers: Numbers) -> list[Claim]:
+    linear, bushy = numbers["linear"], numbers["bushy"]
+    total = sum(linear) + sum(bushy)
+    why = "The paper does not say how mu was drawn; with mu below a tenth of saturation far more plans are infeasible."
+    return [
+        between("about 8% of plans are infeasible", total / (2 * len(FRESHNESS)), 0.04, 0.12, why),
+        at_least("most of them (85%) with the rigid predicate, 1.5 x", (linear[0] + bushy[0]) / max(total, 1e-9), 0.6),
+        at_least("most of them (65%) are bushy", sum(bushy) / max(total, 1e-9), 0.5,
+                 "In the linear plan the second state in between is refreshed by what comes through the first."),
+    ]  # fmt: skip
+
+
+def _experiment(
+    name: str,
+    title: str,
+    shows: str,
+    measure: Callable[[Setup], Numbers],
+    pictures: Callable[[Numbers], list[Picture]],
+    claims: Callable[[Numbers], list[Claim]],
+    **papers: str,
+) -> Experiment:
+    return Experiment(name, title, shows, Ground.FORMULAS, {**FIGURE_10, **papers}, measure, pictures, claims)
+
+
+LIMITED_EXPERIMENTS = (
+    Experiment(
+        "001-figure-8", "Figure 8: path productivities",
+        "The example of Figure 7: what 30 probes a second are best used for.",
+        Ground.FORMULAS, {"mu": "30 probes/s"}, _figure_8, _grid_8, _claims_8,
+    ),
+    _experiment(
+        "001-figure-11", "Figure 11: results while selectivities change",
+        "Results so far over ten minutes; joins find more from minute 3 on, the root from minute 7 on.",
+        _figure_11, _charts_11, _claims_11, mu="30% of saturation", freshness="1.5 x window",
+    ),
+    _experiment(
+        "001-figure-12", "Figure 12: results by available processor",
+        "Results against saturation, by how much of the processor there is.",
+        _figure_12, _charts_12, _claims_12, mu="0% to 100% of saturation",
+    ),
+    _experiment(
+        "001-figure-13", "Figure 13: freshness",
+        "Stale results by allocator, and what it takes to have none.",
+        _figure_13, _charts_13, _claims_13, mu="300",
+    ),
+    _experiment(
+        "001-infeasible", "Infeasible plans",
+        "Plans that cannot be kept fresh, whatever is done.",
+        _infeasible, _chart_infeasible, _claims_infeasible, mu="not told",
+    ),
+)  # fmt: skip

@@ -1,0 +1,228 @@
+"""`headrace lab mine`: a user's own queries over a recorded sample of their streams, under all that can be chosen.
+
+      sample/<stream>/*.parquet   -> micro-batches of equal time -> shards in this process, once for each choice
+                                     policy: by responses where the budget is short of bursts
+                                     method: by the processor's time that all joins take
+                                     approach: by the paper's condition, with rates and costs as measured
+
+Owns ``mine`` and :class:`Findings`. Rows are taken to have arrived in the order of their event times. Responses are
+counted in micro-batches and told in the sample's time; budgets are in probes, so that policies come out the same each
+time. Methods are timed: the least of several rounds.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from headrace.engine.arrow_types import arrow_schema
+from headrace.engine.cutting import BlockCut
+from headrace.engine.shard import ShardOptions
+from headrace.errors import SourceError
+from headrace.lab.experiment import Chart, Grid, Kind, Line, Picture, number
+from headrace.lab.shard_host import INTERVAL_S, Feed, Rows, ShardHost
+from headrace.model import Stream
+from headrace.plan.approaches import JoinLoad, load_of, why_in_order
+from headrace.plan.methods import SCANNING
+from headrace.plan.sharing import Group, SharedPlan
+
+POLICIES = ("lwo", "swf", "mqt")
+METHODS = ("hybrid", "eager")
+"""An index where there is one, and scans."""
+INTERVALS = 40
+BLOCKS = 4
+"""In a micro-batch."""
+LOAD = 0.9
+"""Of the budget, on the average: only bursts exceed it."""
+ROUNDS = 2
+NEAR = 0.02
+"""Who is better by less is no better; then the default stays."""
+ALPHA = 0.3
+FORMATS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".arrow", ".feather")
+
+
+@dataclass(slots=True)
+class Findings:
+    """By choice: what it came to. ``responses_s``: of each policy, by query; ``spent_s``: of each method."""
+
+    queries: list[str]
+    rows: dict[str, int]
+    seconds: float
+    responses_s: dict[str, dict[str, float]] = field(default_factory=dict)
+    spent_s: dict[str, float] = field(default_factory=dict)
+    joins: dict[str, JoinLoad] = field(default_factory=dict)
+    in_order: dict[str, str] = field(default_factory=dict)
+
+    def mean_s(self, policy: str) -> float:
+        found = [one for one in self.responses_s[policy].values() if one < inf]
+        return sum(found) / max(len(found), 1)
+
+    @property
+    def policy(self) -> str:
+        return _least({name: self.mean_s(name) for name in self.responses_s}, "mqt")
+
+    @property
+    def method(self) -> str:
+        return _least(self.spent_s, "hybrid")
+
+    @property
+    def ordering(self) -> str:
+        chosen = {load.better(ALPHA).value for load in self.joins.values()}
+        return chosen.pop() if len(chosen) == 1 else "adaptive"
+
+    def settings(self) -> list[str]:
+        """What to write into the program."""
+        named = {"policy": self.policy, "join_method": self.method, "ordering": self.ordering}
+        return [f"SET {name} = '{value}';" for name, value in named.items()]
+
+
+def _least(costs: Mapping[str, float], default: str) -> str:
+    best = min(costs, key=lambda name: costs[name])
+    return default if default in costs and costs[default] <= costs[best] * (1 + NEAR) else best
+
+
+def mine(plan: SharedPlan, sample: Path) -> Findings:
+    rows = [_rows(stream, sample) for stream in _used(plan)]
+    begin_us = min(int(times[0]) for _, _, times in rows)
+    end_us = max(int(times[-1]) for _, _, times in rows) + 1
+    span_us = max(1, -(-(end_us - begin_us) // INTERVALS))
+    feed = Feed(plan, rows, [begin_us + (number + 1) * span_us for number in range(INTERVALS)], 1)
+    counts = {str(stream.name): batch.num_rows for stream, batch, _ in rows}
+    found = Findings([str(query) for query in plan.queries], counts, (end_us - begin_us) / 1e6)
+    gc.collect()
+    gc.freeze()  # what is there already need not be looked through for every step that is timed
+    probes, joined_s = _time_methods(plan, feed, found)
+    for policy in POLICIES:
+        options = ShardOptions(policy=policy, block=BlockCut(span_us=max(1, span_us // BLOCKS)))
+        found.responses_s[policy] = _responses(plan, feed, options, probes, span_us / 1e6)
+    for group in plan.groups:
+        _weigh(group, rows, joined_s, found)
+    gc.unfreeze()
+    return found
+
+
+def _used(plan: SharedPlan) -> list[Stream]:
+    names = {input.stream for group in plan.groups for input in group.inputs}
+    return [stream for stream in plan.catalog.streams if stream.name in names]
+
+
+def _rows(stream: Stream, sample: Path) -> Rows:
+    """A stream's recorded rows, in the order of their times."""
+    files = _files(stream, sample)
+    kind = {".jsonl": "json", ".ndjson": "json"}.get(files[0].suffix, files[0].suffix[1:])
+    try:
+        table = ds.dataset([str(file) for file in files], format=kind).to_table(columns=list(stream.schema.names))
+        table = table.cast(arrow_schema(stream.schema)).sort_by(stream.time).combine_chunks()
+    except (pa.ArrowException, OSError) as error:
+        told = str(error).strip().splitlines()[0]
+        raise SourceError(f"stream {stream.name}: cannot read {files[0].parent} as it is declared: {told}") from None
+    if not table.num_rows:
+        raise SourceError(f"stream {stream.name}: there are no rows in {files[0].parent}")
+    times = table.column(stream.time).cast(pa.int64()).to_numpy()
+    return stream, table.to_batches()[0], np.asarray(times)
+
+
+def _files(stream: Stream, sample: Path) -> list[Path]:
+    folder = sample / stream.name
+    found = sorted(folder.iterdir()) if folder.is_dir() else sorted(sample.glob(f"{stream.name}.*"))
+    files = [file for file in found if file.suffix in FORMATS and not file.name.startswith((".", "_"))]
+    if not files:
+        known = ", ".join(FORMATS[:3])
+        raise SourceError(
+            f"stream {stream.name}: the sample has no {folder} with files ({known}) and no {folder}.parquet; "
+            "record some of each stream, under its name"
+        )
+    return files
+
+
+def _time_methods(plan: SharedPlan, feed: Feed, found: Findings) -> tuple[int, dict[str, float]]:
+    """Times all joins by each method; gives the probes of all, and what each join takes by the best method."""
+    probes = 0
+    joined: dict[str, dict[str, float]] = {}
+    for method in METHODS if any(group.is_join for group in plan.groups) else METHODS[:1]:
+        for _ in range(ROUNDS):
+            host = ShardHost(plan, ShardOptions(method=method), 1, {})
+            done = [host.step(rows, at * INTERVAL_S, None) for at, rows in enumerate(feed.intervals)]
+            spent_s = sum(one.spent_s for one in done)
+            if spent_s < found.spent_s.get(method, inf):
+                found.spent_s[method], joined[method] = spent_s, dict(host.joined_s)
+            probes = sum(one.probes for one in done)
+    return probes, joined[found.method]
+
+
+def _responses(plan: SharedPlan, feed: Feed, options: ShardOptions, probes: int, interval_s: float) -> dict[str, float]:
+    """The mean response of each query, in seconds of the sample, where bursts do not fit."""
+    host = ShardHost(plan, options, 1, {})
+    limit = max(1, round(probes / len(feed.intervals) / LOAD))
+    counts: dict[str, int] = dict.fromkeys(map(str, plan.queries), 0)
+    sums = dict.fromkeys(counts, 0.0)
+    steps = iter(feed.intervals)
+    at = 0
+    while (rows := next(steps, None)) is not None or host.is_behind:
+        at += 1
+        for query, arrived in host.step(rows or [], at * INTERVAL_S, limit).latencies.items():
+            counts[query] += sum(count for _, count in arrived)
+            sums[query] += sum((at * INTERVAL_S - arrived_us / 1e6) * count for arrived_us, count in arrived)
+    return {name: sums[name] / count * interval_s / INTERVAL_S if count else inf for name, count in counts.items()}
+
+
+def _weigh(group: Group, rows: list[Rows], joined_s: Mapping[str, float], found: Findings) -> None:
+    """The paper's condition for a join, or why it has no choice."""
+    if not group.is_join:
+        return
+    name = " x ".join(dict.fromkeys(str(input.stream) for input in group.inputs))
+    reason = why_in_order(group)
+    if reason is not None:
+        found.in_order[name] = reason
+        return
+    told = {str(stream.name): (batch.num_rows, int(times[0]), int(times[-1])) for stream, batch, times in rows}
+    load = load_of(group, told, joined_s.get(group.signature, 0.0))
+    if load is not None:
+        names = {str(input.stream) for input in group.inputs}
+        rates = {stream: rate for stream, rate in load.rates.items() if stream in names}
+        found.joins[name] = replace(load, rates=rates)
+
+
+# --- telling
+
+
+def pictures_of(found: Findings) -> list[Picture]:
+    shown = [query for query in found.queries if any(one[query] < inf for one in found.responses_s.values())]
+    lines = [
+        Line(policy.upper(), shown, [None if one[query] == inf else one[query] for query in shown])
+        for policy, one in found.responses_s.items()
+    ]
+    methods = [Line(name, ["all joins"], [spent]) for name, spent in found.spent_s.items()]
+    return [
+        Chart("Mean response, where bursts do not fit", "query", "seconds of the sample", lines, Kind.BARS),
+        Chart("Time of the whole sample, by join method", "", "processor, s", methods, Kind.BARS),
+        *grids_of(found),
+    ]
+
+
+def grids_of(found: Findings) -> list[Grid]:
+    policies = [
+        [name, number(found.mean_s(name)), "best" if name == found.policy else ""] for name in found.responses_s
+    ]
+    methods = [
+        [name + (" (scans)" if name in SCANNING else " (index)"), number(spent), "best" if name == found.method else ""]
+        for name, spent in found.spent_s.items()
+    ]
+    joins = [
+        [name, load.better(ALPHA).value, f"{number(load.sync_filter_s)} s", f"{number(load.filter_order_s)} s",
+         f"{load.busy:.2g} {'>=' if load.busy >= ALPHA else '<'} {ALPHA:g}"]
+        for name, load in found.joins.items()
+    ]  # fmt: skip
+    joins += [[name, "sync-filter", "", "", reason] for name, reason in found.in_order.items()]
+    return [
+        Grid("Scheduler", ("policy", "mean response, s", ""), policies),
+        Grid("Plan", ("join method", "processor, s", ""), methods),
+        Grid("Ordering", ("join", "approach", "expected, sync-filter", "expected, filter-order", "c|w|l1 l2"), joins),
+    ]

@@ -1,0 +1,481 @@
+"""Paper 000: seven windows share a join. Figures 2(b) and 3(b) by the paper's formulas, Figures 5 to 9 and section 5.4
+on a shard (``window_runs``).
+
+Quick runs have fewer tuples, and of Figures 7 and 9 only the points that the paper speaks of. What is measured once is
+shown in every figure that it belongs to: Figure 6 looks into Figure 5, and Figure 8 into Figure 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from headrace.lab.experiment import (
+    Chart,
+    Claim,
+    Clock,
+    Experiment,
+    Ground,
+    Kind,
+    Line,
+    Numbers,
+    Picture,
+    Setup,
+    at_least,
+    at_most,
+    between,
+    less,
+    rises,
+)
+from headrace.lab.window_runs import ModelClock, PolicyRun, Setting, WallClock, recorded, run_policy
+
+POLICIES = {"LWO": "lwo", "SWF": "swf", "MQT": "mqt"}
+TABLE_1 = {
+    "Uniform": (1, 100, 200, 300, 400, 500, 600),
+    "Mostly-Small": (1, 5, 15, 30, 60, 300, 600),
+    "Mostly-Large": (1, 60, 300, 420, 510, 570, 600),
+    "Small-Large": (1, 5, 15, 300, 510, 570, 600),
+}
+FIGURE_6 = ("Uniform", "Mostly-Small")
+BURSTS = (1, 2, 3, 4, 5)
+_FEW = "Bursts and the longest waits have heavy tails: a quick run's tuples are too few to have met many of them."
+POOL = 30
+"""Queries of Figure 9."""
+COMMON = {"rate": "100 tuples/s a stream", "selectivity": "0.002", "windows": "1 s to 10 min (Table 1)"}
+MEASURED = {**COMMON, "new tuples": "100,000", "clock": "a Sun Enterprise 450"}
+LOAD = 0.9
+WALL_FASTER = 20
+"""By the wall clock streams are so much faster and windows so much shorter, and blocks of as many tuples are scheduled:
+matches stay as they are, and what a turn finds outweighs what it costs to begin one."""
+
+
+# --- Figures 2(b) and 3(b): formulas
+
+TP_S, RATE, BURST = 1e-6, 100, 50
+
+
+def lwo_response_s(window_s: float, largest_s: float, burst: int = BURST) -> float:
+    """Equation (1)."""
+    return TP_S / 2 * ((RATE * window_s + 1) + (burst - 1) * RATE * largest_s)
+
+
+def isolated_response_s(window_s: float, burst: int = BURST) -> float:
+    return TP_S / 2 * (burst * RATE * window_s + 1)
+
+
+def swf_response_s(windows_s: Sequence[float], at: int, burst: int = BURST) -> float:
+    """Equation (2)."""
+    before = RATE * windows_s[at - 1] if at else 0.0
+    return TP_S * (burst * before + (burst + 1) / 2 * (RATE * windows_s[at] - before))
+
+
+def _formulas(_: Setup) -> Numbers:
+    windows = TABLE_1["Small-Large"]
+    return {
+        "ours": {"windows": "Small-Large of Table 1", "new tuples at once": str(BURST)},
+        "windows_s": list(windows),
+        "LWO": [lwo_response_s(one, windows[-1]) for one in windows],
+        "SWF": [swf_response_s(windows, at) for at in range(len(windows))],
+        "isolated": [isolated_response_s(one) for one in windows],
+    }
+
+
+def _formula_chart(title: str, names: Sequence[str]) -> Callable[[Numbers], Sequence[Picture]]:
+    def pictures(numbers: Numbers) -> list[Picture]:
+        lines = [Line(name, numbers["windows_s"], [1000 * one for one in numbers[name]]) for name in names]
+        return [Chart(title, "window, s", "average response, ms", lines, log_x=True, log_y=True)]
+
+    return pictures
+
+
+def _claims_2b(numbers: Numbers) -> list[Claim]:
+    lwo, alone = numbers["LWO"], numbers["isolated"]
+    return [
+        at_least("the smallest window is severely penalised: LWO over isolated", lwo[0] / alone[0], 100),
+        at_most("LWO is about the same for all windows: largest over smallest", lwo[-1] / lwo[0], 1.05),
+        between("the largest window is as fast as alone: LWO over isolated", lwo[-1] / alone[-1], 0.999, 1.001),
+    ]
+
+
+def _claims_3b(numbers: Numbers) -> list[Claim]:
+    swf, alone, lwo = numbers["SWF"], numbers["isolated"], numbers["LWO"]
+    return [
+        at_most("the smallest window is about as fast as alone: SWF over isolated", swf[0] / alone[0], 1.05),
+        at_most("small windows gain: SWF over LWO, smallest window", swf[0] / lwo[0], 0.01),
+        between("at the expense of the large ones: SWF over isolated, largest window", swf[-1] / alone[-1], 1.2, 2.0),
+        rises("SWF rises from window to window", swf),
+    ]
+
+
+# --- Figures 5 to 9: a shard
+
+
+@lru_cache(maxsize=256)
+def _runs(setting: Setting, clock: Clock) -> dict[str, Numbers]:
+    """All policies on the same tuples."""
+    rows = recorded(setting)
+    stretch = 1.0
+    if clock is Clock.WALL:
+        run_policy(setting, rows, "lwo", WallClock(setting, rows.times_s, 1e-9))  # warm
+        probe = run_policy(setting, rows, "lwo", WallClock(setting, rows.times_s, 1e-9))
+        stretch = setting.load * (rows.times_s[-1] - rows.times_s[0]) / (probe.busy_s / 1e-9)
+    found = {}
+    for name, policy in POLICIES.items():
+        by = ModelClock(setting, rows.times_s) if clock is Clock.MODEL else WallClock(setting, rows.times_s, stretch)
+        found[name] = _told(run_policy(setting, rows, policy, by), setting)
+    return found
+
+
+def _told(run: PolicyRun, setting: Setting) -> Numbers:
+    queries = [[f"w{at + 1}q{one + 1}" for one in range(count)] for at, count in enumerate(setting.asked)]
+    asked = [[run.responses[name] for name in names if name in run.responses] for names in queries]
+    weighed = [(one[0].mean_s, count) for one, count in zip(asked, setting.asked, strict=True) if one]
+    return {
+        "mean_s": sum(mean * count for mean, count in weighed) / sum(count for _, count in weighed),
+        "means_s": [one[0].mean_s if one else None for one in asked],
+        "longest_s": [max(each.longest_s for each in one) if one else None for one in asked],
+        "turns": run.turns,
+        "busy": run.busy_s / run.lasted_s,
+        "input_share": run.input_bytes / run.join_bytes,
+        "output_share": run.output_bytes / run.join_bytes,
+    }
+
+
+def setting_of(setup: Setup, distribution: str, *, burst: float = 1.0, queries: tuple[int, ...] = ()) -> Setting:
+    """Table 1's windows by a clock: by the wall clock faster and shorter."""
+    tuples = (150 if setup.is_model else 4_000) if setup.is_quick else 100_000
+    faster = 1 if setup.is_model else WALL_FASTER
+    windows = tuple(one / faster for one in TABLE_1[distribution])
+    return Setting(
+        windows,
+        queries,
+        rate=100.0 * faster,
+        burst=burst,
+        tuples=tuples,
+        load=LOAD,
+        block_rows=faster,
+        seed=setup.seed,
+        is_counted=setup.is_model,
+    )
+
+
+def _ours(setup: Setup) -> dict[str, str]:
+    shown = setting_of(setup, "Uniform")
+    block = "1 tuple" if setup.is_model else f"{shown.block_rows} tuples"
+    told = {"new tuples": f"{shown.tuples:,}", "load": f"{LOAD:.0%} of the time, by the mean rate", "block": block}
+    if setup.is_model:
+        costs = f"{shown.pair_cost_s * 1e6:.3g} us a pair, {shown.probe_cost_s * 1e6:.3g} us a probe"
+        return {**told, "clock": f"model: {costs}"}
+    faster = {"rate": f"{shown.rate:,.0f} tuples/s a stream", "windows": f"Table 1's over {WALL_FASTER}"}
+    return {**told, **faster, "clock": "processor time, stretched to the load"}
+
+
+def _by_distribution(setup: Setup) -> Numbers:
+    return {
+        "ours": _ours(setup),
+        "windows_s": {name: list(windows) for name, windows in TABLE_1.items()},
+        "runs": {name: _runs(setting_of(setup, name), setup.clock) for name in TABLE_1},
+    }
+
+
+def _figure_5(numbers: Numbers) -> list[Picture]:
+    lines = [
+        Line(policy, list(TABLE_1), [1000 * numbers["runs"][name][policy]["mean_s"] for name in TABLE_1])
+        for policy in POLICIES
+    ]
+    return [Chart("Figure 5: all windows", "window distribution", "average response, ms", lines, Kind.BARS)]
+
+
+def _claims_5(numbers: Numbers) -> list[Claim]:
+    means = {name: {policy: run["mean_s"] for policy, run in runs.items()} for name, runs in numbers["runs"].items()}
+    best = [
+        less(
+            f"{name}: MQT has the best average response, or within 5%",
+            one["MQT"],
+            min(one["LWO"], one["SWF"]),
+            times=1.05,
+        )
+        for name, one in means.items()
+    ]
+    second = [
+        less(f"{name}: LWO is second, before SWF", one["LWO"], one["SWF"])
+        for name, one in means.items()
+        if name != "Mostly-Small"
+    ]
+    small = means["Mostly-Small"]
+    return [*best, *second, less("Mostly-Small: SWF is second, before LWO", small["SWF"], small["LWO"])]
+
+
+_NOT_EARLIER = (
+    "Both take the same turns here. The paper's MQT still releases results of the largest window before the window is "
+    "scanned; here a query gets a tuple's results when its window is done, the oldest partner first, under any policy."
+)
+
+
+_TIES = (
+    "With windows of 100, 200 ... 600 s any further scan serves as many queries in a unit of time as any other. Among "
+    "equals the engine takes the longest, so that fewer turns are needed; the paper's takes the shortest, as SWF does."
+)
+
+
+def _figure_6(numbers: Numbers) -> list[Picture]:
+    return [
+        Chart(
+            f"Figure 6: {name}, {told}",
+            "window, s",
+            f"{told} response, ms",
+            [
+                Line(policy, [f"{one:g}" for one in numbers["windows_s"][name]], [
+                    None if one is None else 1000 * one for one in numbers["runs"][name][policy][key]
+                ])
+                for policy in POLICIES
+            ],
+            log_y=True,
+        )
+        for name in FIGURE_6
+        for told, key in (("average", "means_s"), ("longest", "longest_s"))
+    ]  # fmt: skip
+
+
+def _claims_6(numbers: Numbers) -> list[Claim]:
+    found = []
+    for name in FIGURE_6:
+        lwo, swf, mqt = (numbers["runs"][name][policy]["means_s"] for policy in POLICIES)
+        longest = {policy: numbers["runs"][name][policy]["longest_s"] for policy in POLICIES}
+        found += [
+            at_most(f"{name}: LWO is stable across windows: largest over smallest", lwo[-1] / lwo[0], 1.6),
+            at_least(f"{name}: LWO rises slightly with the window: largest over smallest", lwo[-1] / lwo[0], 1.0),
+            less(f"{name}: SWF is faster for the smallest window than LWO", swf[0], lwo[0]),
+            less(f"{name}: MQT is faster for the smallest window than LWO", mqt[0], lwo[0]),
+            less(f"{name}: SWF is faster for small windows than for large ones", swf[0], swf[-1]),
+            less(f"{name}: MQT is faster than SWF for the largest window", mqt[-1], swf[-1], _NOT_EARLIER),
+            less(f"{name}: also in its longest response", longest["MQT"][-1], longest["SWF"][-1], _NOT_EARLIER),
+            at_most(
+                f"{name}: LWO's longest response is the same for all windows: largest over smallest",
+                longest["LWO"][-1] / longest["LWO"][0], 1.6,
+            ),
+        ]  # fmt: skip
+    ratio = numbers["runs"]["Mostly-Small"]["SWF"]["means_s"][-1] / numbers["runs"]["Uniform"]["SWF"]["means_s"][-1]
+    found.append(between("SWF's largest window: Mostly-Small takes half as long as Uniform", ratio, 0.3, 0.75))
+    swf, mqt = (numbers["runs"]["Uniform"][policy]["means_s"][:-1] for policy in ("SWF", "MQT"))
+    apart = max(max(one / other, other / one) for one, other in zip(swf, mqt, strict=True))
+    found.append(at_most("Uniform: MQT and SWF are alike in all but the largest window: most apart", apart, 2, _TIES))
+    worst = max(
+        one / mean
+        for name in FIGURE_6
+        for run in numbers["runs"][name].values()
+        for one, mean in zip(run["longest_s"], run["means_s"], strict=True)
+        if one is not None
+    )
+    found.append(at_least("the longest response may be an order of magnitude above the average", worst, 5, _FEW))
+    return found
+
+
+def _by_burst(setup: Setup) -> Numbers:
+    bursts = (1, 3, 5) if setup.is_quick else BURSTS
+    runs = {str(burst): _runs(setting_of(setup, "Small-Large", burst=burst), setup.clock) for burst in bursts}
+    return {"ours": _ours(setup), "windows_s": list(TABLE_1["Small-Large"]), "runs": runs}
+
+
+def _figure_7(numbers: Numbers) -> list[Picture]:
+    runs = numbers["runs"]
+    lines = [
+        Line(policy, [int(burst) for burst in runs], [1000 * one[policy]["mean_s"] for one in runs.values()])
+        for policy in POLICIES
+    ]
+    return [Chart("Figure 7: Small-Large windows", "expected burst, tuples", "average response, ms", lines, log_y=True)]
+
+
+def _claims_7(numbers: Numbers) -> list[Claim]:
+    means = {burst: {policy: one["mean_s"] for policy, one in runs.items()} for burst, runs in numbers["runs"].items()}
+    found = [
+        less(
+            f"burst of {burst}: MQT has the best average response, or within 5%",
+            one["MQT"],
+            min(one["LWO"], one["SWF"]),
+            times=1.05,
+        )
+        for burst, one in means.items()
+    ]
+    gains = {policy: max(1 - one["MQT"] / one[policy] for one in means.values()) for policy in ("LWO", "SWF")}
+    first, last = means[min(means)], means[max(means)]
+    return [
+        *found,
+        between("MQT's gain on LWO is as high as 60%", gains["LWO"], 0.3, 0.8),
+        between("MQT's gain on SWF is as high as 30%", gains["SWF"], 0.2, 0.8),
+        less("scheduling matters more with larger bursts: LWO behind MQT, smallest against largest burst",
+             first["LWO"] - first["MQT"], last["LWO"] - last["MQT"]),
+        *(rises(f"{policy}'s response rises with the burst", [one[policy] for one in means.values()], _FEW)
+          for policy in POLICIES),
+    ]  # fmt: skip
+
+
+def _figure_8(numbers: Numbers) -> list[Picture]:
+    runs = numbers["runs"][max(numbers["runs"])]
+    windows = [f"{one:g}" for one in numbers["windows_s"]]
+    lines = [
+        Line(policy, windows, [None if one is None else 1000 * one for one in runs[policy]["means_s"]])
+        for policy in POLICIES
+    ]
+    return [Chart("Figure 8: bursts of five", "window, s", "average response, ms", lines, log_y=True)]
+
+
+def _claims_8(numbers: Numbers) -> list[Claim]:
+    runs = numbers["runs"][max(numbers["runs"])]
+    lwo, swf, mqt = (runs[policy]["means_s"] for policy in POLICIES)
+    return [
+        at_least("largest window: SWF takes four times as long as MQT (4 s against 1 s)", swf[-1] / mqt[-1], 1.5),
+        less("smallest window: MQT is faster than LWO", mqt[0], lwo[0]),
+        less("smallest window: SWF is faster than LWO", swf[0], lwo[0]),
+        less("largest window: LWO is faster than SWF", lwo[-1], swf[-1]),
+    ]
+
+
+def clustered(at: int, windows: int = 7) -> tuple[int, ...]:
+    """80% of the pool share a window, the others are spread over the rest."""
+    many = round(0.8 * POOL)
+    return tuple(many if window == at else (POOL - many) // (windows - 1) for window in range(windows))
+
+
+def _by_skew(setup: Setup) -> Numbers:
+    places = (0, 3, 6) if setup.is_quick else range(7)
+    runs = {f"w{at + 1}": _runs(setting_of(setup, "Small-Large", queries=clustered(at)), setup.clock) for at in places}
+    return {"ours": {**_ours(setup), "queries": f"{POOL}"}, "runs": runs}
+
+
+def _figure_9(numbers: Numbers) -> list[Picture]:
+    runs = numbers["runs"]
+    lines = [Line(policy, list(runs), [1000 * one[policy]["mean_s"] for one in runs.values()]) for policy in POLICIES]
+    told = "average response over all queries, ms"
+    return [Chart("Figure 9: 80% of 30 queries at one window", "window of most queries", told, lines, Kind.BARS)]
+
+
+_SWITCHING = (
+    "A turn costs a probe whatever it finds, and MQT takes several where LWO takes one: near saturation that makes all "
+    "wait longer, and where nearly all queries have the largest window nobody gains from it."
+)
+
+
+def _claims_9(numbers: Numbers) -> list[Claim]:
+    means = {at: {policy: one["mean_s"] for policy, one in runs.items()} for at, runs in numbers["runs"].items()}
+    found = [
+        less(
+            f"most queries at {at}: MQT has the lowest average, or within 5%",
+            one["MQT"],
+            min(one["LWO"], one["SWF"]),
+            _SWITCHING,
+            times=1.05,
+        )
+        for at, one in means.items()
+    ]
+    first, last = means[min(means)], means[max(means)]
+    return [
+        *found,
+        less("most queries at the smallest window: SWF is before LWO", first["SWF"], first["LWO"]),
+        less("most queries at the largest window: LWO is before SWF", last["LWO"], last["SWF"]),
+    ]
+
+
+def _memory(numbers: Numbers) -> list[Picture]:
+    runs = numbers["runs"]
+    charts = []
+    for told, key in (("input buffer", "input_share"), ("output buffer", "output_share")):
+        lines = [
+            Line(name, [int(one) for one in runs], [100 * runs[one][name][key] for one in runs]) for name in POLICIES
+        ]
+        charts.append(Chart(f"Section 5.4: largest {told}", "expected burst, tuples", "% of the join buffers", lines))
+    return list(charts)
+
+
+def _claims_memory(numbers: Numbers) -> list[Claim]:
+    runs = numbers["runs"]
+    exponential = runs[min(runs)]
+    why = (
+        "Held results are whole rows of every window not done yet, for as many tuples as wait; the paper's buffer has "
+        "pairs of pointers."
+    )
+    found = [
+        at_most(f"{name}: input buffer below 10% of the join buffers", exponential[name]["input_share"], 0.10)
+        for name in ("SWF", "MQT")
+    ]
+    found += [
+        at_most(f"{name}: output buffer below 3% of the join buffers", exponential[name]["output_share"], 0.03, why)
+        for name in ("SWF", "MQT")
+    ]
+    worst = max(one["input_share"] for burst in runs.values() for one in burst.values())
+    return [*found, at_most("also in bursts of five: input buffer at most 20%", worst, 0.20)]
+
+
+# --- the experiments
+
+
+def _engine(
+    name: str,
+    title: str,
+    shows: str,
+    measure: Callable[[Setup], Numbers],
+    pictures: Callable[[Numbers], Sequence[Picture]],
+    claims: Callable[[Numbers], Sequence[Claim]],
+    **papers: str,
+) -> Experiment:
+    return Experiment(name, title, shows, Ground.ENGINE, {**MEASURED, **papers}, measure, pictures, claims, (1, 2))
+
+
+WINDOW_EXPERIMENTS = (
+    Experiment(
+        "000-figure-2b",
+        "Figure 2(b): LWO against isolated execution",
+        "What 50 tuples that come at once wait for, by equation (1).",
+        Ground.FORMULAS,
+        {**COMMON, "time of a comparison": "1 us", "new tuples at once": "50"},
+        _formulas,
+        _formula_chart("Figure 2(b): equation (1)", ("LWO", "isolated")),
+        _claims_2b,
+    ),
+    Experiment(
+        "000-figure-3b",
+        "Figure 3(b): SWF against isolated execution",
+        "The same by equation (2): small windows gain, large ones pay.",
+        Ground.FORMULAS,
+        {**COMMON, "time of a comparison": "1 us", "new tuples at once": "50"},
+        _formulas,
+        _formula_chart("Figure 3(b): equation (2)", ("SWF", "isolated", "LWO")),
+        _claims_3b,
+    ),
+    _engine(
+        "000-figure-5",
+        "Figure 5: response for four window distributions",
+        "Seven queries share a join; the average over their windows of what a result waits, for each policy.",
+        _by_distribution, _figure_5, _claims_5, arrivals="exponential",
+    ),
+    _engine(
+        "000-figure-6",
+        "Figure 6: response window by window",
+        "The same runs, each window on its own: averages and the longest.",
+        _by_distribution, _figure_6, _claims_6, arrivals="exponential",
+    ),
+    _engine(
+        "000-figure-7",
+        "Figure 7: response as streams become bursty",
+        "Pareto bursts with an expected size of one to five, at the same mean rate.",
+        _by_burst, _figure_7, _claims_7, arrivals="Pareto bursts",
+    ),
+    _engine(
+        "000-figure-8",
+        "Figure 8: response window by window in bursts of five",
+        "The last point of Figure 7, each window on its own.",
+        _by_burst, _figure_8, _claims_8, arrivals="Pareto bursts",
+    ),
+    _engine(
+        "000-figure-9",
+        "Figure 9: where most queries have one window",
+        "80% of 30 queries share one of the seven windows.",
+        _by_skew, _figure_9, _claims_9, arrivals="exponential", queries="30",
+    ),
+    _engine(
+        "000-section-5.4",
+        "Section 5.4: memory",
+        "The most that waiting tuples (input buffer) and held results (output buffer) take, against the join buffers.",
+        _by_burst, _memory, _claims_memory, arrivals="Pareto bursts",
+    ),
+)  # fmt: skip

@@ -1,0 +1,100 @@
+"""Results on disk: a JSON file for each experiment, and what all of them were run with.
+
+DIR/results/000-figure-6.json     the numbers; by the model clock the same bytes each time
+DIR/run.json                      versions and times: what may differ from one machine to the next
+DIR/report.html, DIR/report.md    made of the files above
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from headrace import __version__
+from headrace.errors import SinkError, SourceError
+from headrace.lab.experiment import Claim, Clock, Experiment, Numbers, Picture, Setup, Size, rounded
+
+PACKAGES = ("pyspark", "pyarrow", "numpy", "sqlglot")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An experiment with its numbers."""
+
+    experiment: Experiment
+    setup: Setup
+    numbers: Numbers
+
+    @property
+    def claims(self) -> list[Claim]:
+        return list(self.experiment.claims(self.numbers))
+
+    @property
+    def pictures(self) -> list[Picture]:
+        return list(self.experiment.pictures(self.numbers))
+
+    def text(self) -> str:
+        """As it is stored."""
+        told = {
+            "experiment": self.experiment.name,
+            "clock": self.setup.clock.value,
+            "size": self.setup.size.value,
+            "seed": self.setup.seed,
+            "numbers": self.numbers,
+            "claims": [
+                {"says": one.says, "expected": one.expected, "found": one.found, "holds": one.holds}
+                for one in self.claims
+            ],
+        }
+        return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+
+
+def result_of(experiment: Experiment, setup: Setup) -> Result:
+    """Runs it. Numbers are as they will be read again."""
+    return Result(experiment, setup, json.loads(json.dumps(rounded(experiment.measure(setup)))))
+
+
+def write_result(result: Result, out: Path) -> Path:
+    file = out / "results" / f"{result.experiment.name}.json"
+    write(file, result.text())
+    return file
+
+
+def read_result(experiment: Experiment, out: Path) -> Result | None:
+    """The stored one, if there is one."""
+    file = out / "results" / f"{experiment.name}.json"
+    if not file.exists():
+        return None
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        setup = Setup(Clock(told["clock"]), Size(told["size"]), int(told["seed"]))
+        return Result(experiment, setup, told["numbers"])
+    except (ValueError, KeyError, OSError) as error:
+        raise SourceError(f"cannot read the results in {file}: {error}; run the experiment again") from None
+
+
+def write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SinkError(f"cannot write {file}: {error.strerror}") from None
+
+
+def versions() -> dict[str, str]:
+    """Of everything that results depend on."""
+    found = {"headrace": __version__, "python": platform.python_version()}
+    return found | {name: version(name) for name in PACKAGES}
+
+
+def write_run(out: Path, told: dict[str, Any]) -> None:
+    write(out / "run.json", json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def read_run(out: Path) -> dict[str, Any]:
+    file = out / "run.json"
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}

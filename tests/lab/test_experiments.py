@@ -1,0 +1,180 @@
+"""All experiments by the model clock, quick: the papers' claims as assertions, and the report that is made of them."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from headrace.errors import SettingError
+from headrace.lab.catalogue import EXPERIMENTS
+from headrace.lab.drawing import draw
+from headrace.lab.experiment import PAPERS, Chart, Clock, Grid, Kind, Line, Setup, less, rises, rounded
+from headrace.lab.running import experiment_named, report_stored, run_all, run_one
+from headrace.lab.storing import Result, read_result, result_of, write_result
+from headrace.lab.window_runs import ModelClock, Setting, recorded, run_policy
+
+CHEAP = ("000-figure-2b", "001-figure-8", "002-table-3", "003-table-2", "004-figure-5")
+LEAST_SHARE = 0.85
+"""Of the claims, in runs that are over in minutes."""
+
+
+def test_there_is_one_for_every_table_and_figure() -> None:
+    numbers = {"000": ["2b", "3b", *"56789"], "001": ["8", "11", "12", "13"], "003": [*"234"],
+               "004": ["5", "6", "7", "8", "9", "10"]}  # fmt: skip
+    wanted = [f"{paper}-figure-{number}" for paper, figures in numbers.items() for number in figures]
+    wanted += ["000-section-5.4", "001-infeasible", "003-table-2", "003-threshold"]
+    wanted += ["002-figure-2", "002-figure-3", "002-figure-4a", "002-figure-4b"]
+    wanted += [f"002-table-{number}" for number in (3, 5, 6, 7, 8)]
+    assert set(wanted) <= set(EXPERIMENTS)
+    assert {one.paper for one in EXPERIMENTS.values()} <= set(PAPERS)
+
+
+def test_all_experiments_by_the_model_clock_and_their_report(tmp_path: Path) -> None:
+    """As ``headrace lab all --clock model --quick`` runs them: once, and everything is looked at."""
+    results = run_all(Setup(), tmp_path, Console(file=io.StringIO()))
+    claims_hold_or_are_explained(results)
+    formulas_and_printed_tables_hold_without_exception(results)
+    report_has_every_experiment_and_no_broken_link(results, tmp_path)
+    every_picture_is_sound_and_has_labels(results)
+    report_is_made_of_what_is_stored_alone(results, tmp_path)
+    if shutil.which("chromium") is not None:
+        for size in ("1280,900", "500,900"):
+            report_opens_in_a_browser(results, tmp_path, size)
+
+
+def claims_hold_or_are_explained(results: list[Result]) -> None:
+    claims = [(result.experiment.name, claim) for result in results for claim in result.claims]
+    unexplained = [(name, claim.says, claim.found) for name, claim in claims if not claim.holds and not claim.why]
+    assert unexplained == []
+    assert sum(claim.holds for _, claim in claims) >= LEAST_SHARE * len(claims)
+
+
+def formulas_and_printed_tables_hold_without_exception(results: list[Result]) -> None:
+    exact = [
+        "000-figure-2b", "000-figure-3b", "001-figure-8", "002-figure-2", "002-figure-3", "002-table-3", "002-table-5",
+        "002-table-6", "002-table-7", "003-table-2", "004-figure-5", "004-figure-6",
+    ]  # fmt: skip
+    for result in results:
+        if result.experiment.name in exact:
+            assert [claim for claim in result.claims if not claim.holds] == []
+
+
+def report_has_every_experiment_and_no_broken_link(results: list[Result], out: Path) -> None:
+    page = (out / "report.html").read_text(encoding="utf-8")
+    ids = set(re.findall(r'id="([^"]+)"', page))
+    assert {result.experiment.name for result in results} <= ids
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= ids
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    text = (out / "report.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"\]\((figures/[^)]+)\)", text)
+    assert pictures
+    assert all((out / picture).exists() for picture in pictures)
+
+
+def every_picture_is_sound_and_has_labels(results: list[Result]) -> None:
+    for result in results:
+        assert result.pictures
+        for picture in result.pictures:
+            if isinstance(picture, Grid):
+                assert all(len(row) == len(picture.head) for row in picture.rows)
+                continue
+            drawn = draw(picture)
+            ElementTree.fromstring(drawn)
+            assert "nan" not in drawn
+            assert picture.y
+
+
+def report_is_made_of_what_is_stored_alone(results: list[Result], out: Path) -> None:
+    before = (out / "report.html").read_bytes()
+    again = report_stored(out)
+    assert [one.text() for one in again] == [one.text() for one in results]
+    assert (out / "report.html").read_bytes() == before
+
+
+def report_opens_in_a_browser(results: list[Result], out: Path, size: str) -> None:
+    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+             "disable-component-update", "disable-sync", f"user-data-dir={out / 'profile'}",
+             f"window-size={size}", "dump-dom"]  # fmt: skip
+    command = [
+        "chromium",
+        *(f"--{flag}" for flag in flags),
+        f"--window-size={size}",
+        "--dump-dom",
+        f"file://{out / 'report.html'}",
+    ]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    pictures = [one for result in results for one in result.pictures if isinstance(one, Chart)]
+    assert shown.count("<svg") == len(pictures)
+
+
+# --- the same each time
+
+
+def test_a_shard_under_the_model_clock_gives_the_same_each_time() -> None:
+    setting = Setting((0.5, 2.0, 10.0), rate=50.0, keys=20, tuples=40, burst=3)
+    rows = recorded(setting)
+    runs = [run_policy(setting, rows, "mqt", ModelClock(setting, rows.times_s)) for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert sum(one.results for one in runs[0].responses.values()) > 0
+
+
+def test_policies_find_the_same_results_in_the_same_work() -> None:
+    setting = Setting((0.5, 2.0, 10.0), rate=50.0, keys=20, tuples=40, probe_share=0.0)
+    rows = recorded(setting)
+    runs = [run_policy(setting, rows, name, ModelClock(setting, rows.times_s)) for name in ("lwo", "swf", "mqt")]
+    counts = [{query: one.results for query, one in run.responses.items()} for run in runs]
+    assert counts[0] == counts[1] == counts[2]
+    assert [run.busy_s for run in runs] == pytest.approx([runs[0].busy_s] * 3)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_an_experiment_is_stored_as_the_same_bytes(name: str, tmp_path: Path) -> None:
+    files = [write_result(result_of(EXPERIMENTS[name], Setup()), tmp_path / part) for part in ("one", "other")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    read = read_result(EXPERIMENTS[name], tmp_path / "one")
+    assert read is not None
+    assert read.text().encode() == files[0].read_bytes()
+
+
+# --- what is asked for
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(SettingError, match="did you mean 000-figure-6"):
+        experiment_named("000-figur-6")
+
+
+def test_a_clock_that_an_experiment_has_not_is_refused(tmp_path: Path) -> None:
+    only = [one.name for one in EXPERIMENTS.values() if Clock.MODEL not in one.clocks]
+    for name in only:
+        with pytest.raises(SettingError, match="--clock wall"):
+            run_one(name, Setup(Clock.MODEL), tmp_path, Console(file=io.StringIO()))
+
+
+# --- claims and charts
+
+
+def test_claims_say_what_was_expected_and_found() -> None:
+    assert less("x", 1.0, 2.0).holds
+    assert not less("x", 2.2, 2.0, times=1.05).holds
+    assert less("x", 2.05, 2.0, times=1.05).expected == "< 1.05 x 2"
+    assert rises("x", [3.0, 2.0, 2.0], down=True).holds
+    assert not rises("x", [1.0, 3.0, 2.0]).holds
+    assert rounded({"a": [0.123456789, 1]}) == {"a": [0.123457, 1]}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_charts_take_names_gaps_and_scales(kind: Kind) -> None:
+    chart = Chart("a < b", "x", "y", [Line("LWO", ["p", "q"], [1.0, None]), Line("new", ["p", "q"], [2.0, 3.0])], kind)
+    tree = ElementTree.fromstring(draw(chart))
+    assert tree.attrib["aria-label"] == "a < b"
+    lines = [Line("SWF", [0.001, 1, 1000], [1e-6, 1.0, 1e6])]
+    ElementTree.fromstring(draw(Chart("log", "x", "y", lines, log_x=True, log_y=True)))

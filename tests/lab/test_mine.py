@@ -1,0 +1,68 @@
+"""A user's own queries on a recorded sample: what is chosen, and what is said where the sample does not do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.config import Settings
+from headrace.errors import SourceError
+from headrace.lab.mine import METHODS, POLICIES, grids_of, mine, pictures_of
+from headrace.plan.sharing import SharedPlan, share
+from headrace.sql import read_script
+
+PROGRAM = "".join(
+    f"CREATE STREAM {name} (k BIGINT, v DOUBLE, ts TIMESTAMP) WITH (connector = 'files', path = '{name}', time = 'ts');"
+    for name in ("a", "b")
+) + (
+    "CREATE QUERY small AS SELECT a.v FROM a, b WHERE a.k = b.k WINDOW 1 s;"
+    "CREATE QUERY large AS SELECT a.v FROM a, b WHERE a.k = b.k WINDOW 10 s;"
+)
+
+
+def plan() -> SharedPlan:
+    script = read_script(PROGRAM)
+    return share(script.catalog, tuple(script.queries))
+
+
+def record(sample: Path, name: str, rows: int = 300, **other: pa.Array) -> None:
+    chance = np.random.default_rng(len(name))
+    times = np.sort(chance.integers(0, 20_000_000, rows)) + 1_700_000_000_000_000
+    columns = {"k": chance.integers(0, 10, rows), "v": chance.random(rows)}
+    (sample / name).mkdir(parents=True)
+    table = pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", tz="UTC")), **other})
+    pq.write_table(table, sample / name / "part.parquet")
+
+
+def test_everything_is_tried_and_what_is_best_can_be_set(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        record(tmp_path, name)
+    found = mine(plan(), tmp_path)
+    assert set(found.responses_s) == set(POLICIES)
+    assert set(found.spent_s) == set(METHODS)
+    assert found.rows == {"a": 300, "b": 300}
+    assert all(one["small"] > 0 for one in found.responses_s.values())
+    assert list(found.joins) == ["a x b"]
+    settings = Settings()
+    for told in found.settings():
+        name, value = told.removeprefix("SET ").rstrip(";").split(" = ")
+        settings = settings.with_text(name, value.strip("'"))
+    assert settings.policy in POLICIES
+    assert len(pictures_of(found)) == 2 + len(grids_of(found))
+
+
+def test_a_stream_that_was_not_recorded_is_named(tmp_path: Path) -> None:
+    record(tmp_path, "a")
+    with pytest.raises(SourceError, match=r"stream b: the sample has no .*record some of each stream"):
+        mine(plan(), tmp_path)
+
+
+def test_rows_that_do_not_fit_the_declaration_are_refused(tmp_path: Path) -> None:
+    record(tmp_path, "a", k=pa.array(["x"] * 300))
+    record(tmp_path, "b")
+    with pytest.raises(SourceError, match=r"stream a: cannot read .* as it is declared"):
+        mine(plan(), tmp_path)
