@@ -37,7 +37,7 @@ def all_adapting(case: Case) -> Case:
 
 @pytest.mark.parametrize("shape", Shape, ids=lambda shape: shape.name.lower())
 @given(data=st.data())
-@examples(25)
+@examples(12)
 def test_one_shard_gives_the_answer_row_for_row(shape: Shape, data: st.DataObject) -> None:
     case, way = all_adapting(data.draw(multi.inputs(shape))), data.draw(cases.ways(shards=(1,)))
     assert_answers(cases.run(case, way), case, way)
@@ -45,20 +45,20 @@ def test_one_shard_gives_the_answer_row_for_row(shape: Shape, data: st.DataObjec
 
 @pytest.mark.parametrize("shards", SHARDS[1:])
 @given(data=st.data())
-@examples(40)
+@examples(20)
 def test_many_shards_give_the_same_rows_and_batches_in_order(shards: int, data: st.DataObject) -> None:
     case, way = all_adapting(data.draw(multi.inputs())), data.draw(cases.ways(shards=(shards,)))
     assert_answers(cases.run(case, way), case, way)
 
 
 @given(case=st.one_of(multi.busy_inputs(), multi.tied_inputs()).map(all_adapting), way=cases.busy_ways(shards=(1, 2)))
-@examples(60)
+@examples(15)
 def test_many_tuples_at_one_time_are_in_order(case: Case, way: Way) -> None:
     assert_answers(cases.run(case, way), case, way)
 
 
 @given(data=st.data(), way=cases.ways(shards=(1, 2)))
-@examples(30)
+@examples(15)
 def test_two_streams_are_a_tree_of_one_join(data: st.DataObject, way: Way) -> None:
     case = all_adapting(data.draw(cases.cases(kinds=cases.Kinds.ALL)))
     assert_answers(cases.run(case, way), case, way)
@@ -72,7 +72,7 @@ def test_two_streams_are_a_tree_of_one_join(data: st.DataObject, way: Way) -> No
     way=cases.ways(shards=(1, 3)),
     pauses=st.lists(st.integers(0, 1), min_size=1, max_size=3),
 )
-@examples(30)
+@examples(15)
 def test_a_restored_shard_goes_on_as_the_one_that_was_kept(case: Case, way: Way, pauses: list[int]) -> None:
     hosts = [cases.host_for(case, replace(way, restoring=restoring)) for restoring in (False, True)]
     for number, chunks in enumerate(cases.micro_batches(case, way)):
@@ -91,7 +91,7 @@ def test_a_restored_shard_goes_on_as_the_one_that_was_kept(case: Case, way: Way,
 
 
 @given(case=multi.inputs().map(all_adapting), way=cases.ways(shards=(1, 2)), at=st.integers(0, 4), seed=st.integers())
-@examples(30)
+@examples(15)
 def test_a_restart_with_another_tree_changes_nothing(case: Case, way: Way, at: int, seed: int) -> None:
     """With windows of time: what another tree did not keep is made of what is held."""
     case = replace(case, queries=tuple(query for query in case.queries if not counts_rows(query)))
@@ -110,7 +110,7 @@ def test_a_restart_with_another_tree_changes_nothing(case: Case, way: Way, at: i
     way=cases.ways(shards=(1, 4)),
     ends=st.sets(st.integers(0, 6), min_size=1, max_size=3),
 )
-@examples(40)
+@examples(20)
 def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, way: Way, ends: set[int]) -> None:
     """With windows of time: a window of rows counts what an end released before all that comes later."""
     case = replace(case, queries=tuple(query for query in case.queries if not counts_rows(query)))
@@ -125,7 +125,7 @@ def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, wa
 
 
 @given(plain=multi.inputs(most_queries=2), way=cases.ways(shards=(1, 2)), data=st.data())
-@examples(40)
+@examples(20)
 def test_queries_are_isolated_whatever_else_comes_and_goes(plain: Case, way: Way, data: st.DataObject) -> None:
     """Variants of the first and queries of their own, added and dropped between micro-batches."""
     case = all_adapting(plain)

@@ -50,13 +50,13 @@ def test_with_every_probe_trees_give_the_oracles_rows_in_order(spark: SparkSessi
 
 def test_few_probes_on_two_shards_killed_and_started_again(tmp_path: Path) -> None:
     """What comes out is of the answer, no row twice, and not all of it."""
-    feeds, declared = streams(tmp_path, (120, 120, 120, 120), 100, files=8)
+    feeds, declared = streams(tmp_path, (120, 120, 120, 120), 100, files=12)
     text = f"SET shards = 2; SET budget = '30 probes'; SET trigger = '100 ms';{declared}{QUERIES}"
     program, out = tmp_path / "program.sql", tmp_path / "out"
     program.write_text(text)
-    done = len(list(out.glob("common/micro_batch=*")))
+    committed = out / "_checkpoint" / "spark" / "commits"
     with Command(program, out, "--once") as command:
-        command.wait_for(lambda: len(list(out.glob("common/micro_batch=*"))) >= done + 2)
+        command.wait_for(lambda: len(list(committed.glob("[0-9]*"))) >= 3)
         assert command.is_running
     with Command(program, out, "--once") as command:
         code, _, said = command.finish()
