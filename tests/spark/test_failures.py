@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError, SourceError, StateError
 from headrace.spark.checkpoint import Checkpoint
 from headrace.spark.failures import explained_failure
 from headrace.spark.metrics import RunMetrics
-from headrace.spark.run import Run
+from headrace.spark.run import BEGINNINGS, Run
 
 FAILED = "[STREAM_FAILED] Query [id = 6b94-83f0, runId = eb53-328e] terminated with exception: "
 TRACEBACK = 'Traceback (most recent call last):\n  File "worker.py", line 9, in process\n    first = next(batches)\n'
@@ -114,7 +114,7 @@ class ImpatientQuery:
     ("failures", "story", "begun", "told"),
     [
         (2, "Python worker failed to connect back.", 2, None),
-        (9, "Python worker failed to connect back.", 4, "failed to connect back"),
+        (99, "Python worker failed to connect back.", BEGINNINGS, "failed to connect back"),
         (1, "ValueError: out of luck", 0, "out of luck"),
     ],
 )

@@ -26,7 +26,7 @@ from headrace.spark.progress import GONE, Progress
 from headrace.spark.query_set import QuerySet, Record
 from headrace.stats import RunStats, SparkStats
 
-BEGINNINGS = 4
+BEGINNINGS = 9
 """How often a streaming query is begun again."""
 LISTEN_S = 0.5
 """How often requests of other programs are looked for."""
