@@ -31,7 +31,6 @@ from headrace.plan.sharing import share
 from headrace.sql import read_script
 
 SLOW, FAST = "slow", "fast"
-KEYS = 5
 MEMORY_S, DECIDES_S = 30.0, 5.0
 
 
@@ -45,12 +44,16 @@ class Streams:
     pair_s: float = 0.0005
     seconds: float = 1200.0
     seed: int = 1
+    group: int = 1
+    """Tuples that come and are joined together: as many times as fast are the streams."""
+    keys: int = 5
 
     def program(self) -> str:
         duration_s = round(self.window_s + self.seconds)
         streams = "".join(
             f"CREATE STREAM {name} (k BIGINT, ts TIMESTAMP) WITH (connector = 'generator', arrival = 'exponential', "
-            f"rate = '{rate:g}', keys = '{KEYS}', duration = '{duration_s} s', time = 'ts', seed = '{self.seed + at}');"
+            f"rate = '{rate * self.group:g}', keys = '{self.keys}', duration = '{duration_s} s', time = 'ts', "
+            f"seed = '{self.seed + at}');"
             for at, (name, rate) in enumerate(((SLOW, self.slow), (FAST, self.fast)))
         )
         return streams + (
@@ -69,6 +72,7 @@ class Recorded:
     names: list[str]
     partners: list[int]
     told: list[list[Event]]
+    group: int
 
 
 def recorded(streams: Streams) -> Recorded:
@@ -78,14 +82,18 @@ def recorded(streams: Streams) -> Recorded:
     since_us, window_us = round(streams.window_s * 1e6), round(streams.window_s * 1e6)
     filling = [event for feed in feeds for event in feed.upto(since_us, 0)]
     coming = sorted(
-        (int(at_us), side) for side, feed in enumerate(feeds) for at_us in feed.times_us if at_us > since_us
+        (int(at_us), side)
+        for side, feed in enumerate(feeds)
+        for at_us in feed.times_us[feed.times_us > since_us][streams.group - 1 :: streams.group]
     )
     partners = [
         int(np.diff(np.searchsorted(feeds[1 - side].times_us, [at_us - window_us, at_us]))[0]) for at_us, side in coming
     ]
     told = [list(feeds[side].upto(at_us, number)) for number, (at_us, side) in enumerate(coming)]
     names = [(SLOW, FAST)[side] for _, side in coming]
-    return Recorded(FilledShard(plan, [filling]), [at_us / 1e6 for at_us, _ in coming], names, partners, told)
+    return Recorded(
+        FilledShard(plan, [filling]), [at_us / 1e6 for at_us, _ in coming], names, partners, told, streams.group
+    )
 
 
 @dataclass(slots=True)
@@ -158,7 +166,7 @@ class WallClock(JoinClock):
 
 def run_approach(rows: Recorded, approach: Approach, alpha: float, clock: JoinClock) -> ApproachRun:
     """All tuples, one by one; results that nobody was let to wait for at the end are left out."""
-    shard = rows.filled.going_on(ShardOptions(Cut.WINDOWS, block=BlockCut(rows=1)))
+    shard = rows.filled.going_on(ShardOptions(Cut.WINDOWS, block=BlockCut(rows=rows.group)))
     (group,) = rows.filled.plan.groups
     run, adaptive = ApproachRun(), _Adaptive(rows, alpha)
     now = Approach.FILTER_ORDER if approach is Approach.FILTER_ORDER else Approach.SYNC_FILTER

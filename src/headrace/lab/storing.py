@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,9 @@ class Result:
 
     @property
     def claims(self) -> list[Claim]:
-        return list(self.experiment.claims(self.numbers))
+        claims = self.experiment.claims(self.numbers)
+        by_wall = self.experiment.by_wall if self.setup.clock is Clock.WALL else ""
+        return [replace(one, why=by_wall) if by_wall and not one.holds else one for one in claims]
 
     @property
     def pictures(self) -> list[Picture]:
