@@ -415,9 +415,9 @@ def _claims_memory(numbers: Numbers) -> list[Claim]:
 
 
 _BY_WALL = (
-    "By the processor's time a turn does not cost what its window is long. Results found in a smaller window are shipped "
-    "again for each larger one when that is done, and a turn has a fixed cost: SWF takes about five times the processor's "
-    "time of LWO here and MQT three times, where the paper's have the same scans in another order."
+    "By the processor's time a turn does not cost what its window is long. What was found in a smaller window is "
+    "shipped again for each larger one when that is done, and a turn has a fixed cost: SWF takes about five times the "
+    "processor's time of LWO here and MQT three times, where the paper's have the same scans in another order."
 )
 
 
