@@ -13,7 +13,11 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-allocation lab docs clean bench-multiway
+=======
+.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-ordering docs clean bench-multiway
+>>>>>>> order
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +63,9 @@ bench-orders: setup ## join orders: the heuristics against the optimum, on 1,000
 
 bench-joins: setup ## join orders, scans and indexes of a multi-way join, without Spark; results in out/bench-joins
 	@$(BIN)/python -m benchmarks.multijoins $(BENCH_ARGS)
+
+bench-ordering: setup ## Sync-Filter, Filter-Order and Adaptive (paper 004), response times by a real clock; results in out/ordering
+	@$(BIN)/python -m benchmarks.ordering $(BENCH_ARGS)
 
 bench-strategies: setup ## operator strategies under bursts (paper 003), in the engine; with BENCH_ARGS=--spark on Spark too
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.queue_strategies $(BENCH_ARGS)

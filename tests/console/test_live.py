@@ -13,6 +13,7 @@ from headrace.console.live import LiveView, line, render
 from headrace.stats import (
     GraphStats,
     OperatorStats,
+    OrderingStats,
     OrderStats,
     QueryStats,
     RunStats,
@@ -67,6 +68,19 @@ def test_with_a_budget_the_backlog_of_each_window_is_shown() -> None:
     assert "12,345" in shown
     assert "10 minutes of a(k) = b(k)" in shown
     assert line(busy).endswith(" held, 12,345 waiting for their turn")
+
+
+def test_who_output_waits_for_and_what_is_held_is_shown() -> None:
+    ordering = (
+        OrderingStats("a(k) = b(k)", "filter-order", 12_345, 10**6, 0.4, 770.0, 550.0, 0.29, 601.0, ("humidity",)),
+        OrderingStats("a(k) = c(k)", "returning"),
+    )
+    streams = (replace(STATS.streams[0], behind_ms=0.0), replace(STATS.streams[1], behind_ms=31_000.0, is_idle=True))
+    shown = text_of(replace(STATS, ordering=ordering, streams=streams))
+    for text in ("filter-order", "12,345", "550 ms", "601 ms", "humidity", "returning", "0.0 ms", "idle"):
+        assert text in shown
+    assert max(len(row) for row in shown.splitlines()) <= 80
+    assert line(replace(STATS, ordering=ordering)).endswith("held, 12,345 results wait for humidity")
 
 
 def test_with_a_budget_operators_and_their_queues_are_shown() -> None:

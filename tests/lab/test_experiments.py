@@ -11,7 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from headrace.cli import app
 from headrace.errors import SettingError
 from headrace.lab.catalogue import EXPERIMENTS
 from headrace.lab.drawing import draw
@@ -178,3 +180,20 @@ def test_charts_take_names_gaps_and_scales(kind: Kind) -> None:
     assert tree.attrib["aria-label"] == "a < b"
     lines = [Line("SWF", [0.001, 1, 1000], [1e-6, 1.0, 1e6])]
     ElementTree.fromstring(draw(Chart("log", "x", "y", lines, log_x=True, log_y=True)))
+
+
+# --- commands
+
+
+def test_commands_exit_with_whether_claims_hold(tmp_path: Path) -> None:
+    runner = CliRunner()
+    listed = runner.invoke(app, ["lab", "list"])
+    assert listed.exit_code == 0
+    assert "000-figure-9" in listed.output
+    held = runner.invoke(app, ["lab", "run", "001-figure-8", "--out", str(tmp_path)])
+    assert held.exit_code == 0
+    assert (tmp_path / "report.html").exists()
+    assert runner.invoke(app, ["lab", "run", "002-figure-4b"]).exit_code == 1
+    unknown = runner.invoke(app, ["lab", "run", "005-figure-1"])
+    assert isinstance(unknown.exception, SettingError)
+    assert unknown.exception.exit_code == 2

@@ -46,6 +46,7 @@ class OrderingKeeper:
     _loads: dict[str, JoinLoad] = field(default_factory=dict)
     _responses_ms: dict[str, float] = field(default_factory=dict)
     _recent: deque[BatchFacts] = field(default_factory=lambda: deque(maxlen=RECENT))
+    _last: BatchFacts | None = None
     _heard_s: dict[tuple[StreamId, str | None], float] = field(default_factory=dict)
     _woken: bool = False
 
@@ -75,7 +76,9 @@ class OrderingKeeper:
     def learn(self, facts: BatchFacts) -> bool:
         """Takes in what a micro-batch told; whether the next one is to be told something new."""
         self._woken = False
-        self._recent.append(facts)
+        self._last = facts
+        if facts.heard():  # one without input tells nothing of rates
+            self._recent.append(facts)
         self._measure_responses(facts)
         for name, group in self._groups.items():
             load = load_of(group, self._rows(), self._spent_s())
@@ -156,8 +159,7 @@ class OrderingKeeper:
 
     def wakes(self, now_s: float) -> bool:
         """Whether a micro-batch is needed, without input, because a source has become idle; said once."""
-        last = self._recent[-1] if self._recent else None
-        if self._woken or self._silent(last, now_s) <= self.chosen.idle:
+        if self._woken or self._silent(self._last, now_s) <= self.chosen.idle:
             return False
         self._woken = True
         return True
@@ -166,7 +168,7 @@ class OrderingKeeper:
 
     def stats(self) -> tuple[OrderingStats, ...]:
         """Each join's approach, what it holds, and what was expected and measured."""
-        last = self._recent[-1] if self._recent else None
+        last = self._last
         joins = last.joins() if last is not None else []
         awaited = last.awaited(self._groups) if last is not None else {}
         found = []

@@ -57,7 +57,8 @@ class Run:
     def _listen(self) -> None:
         """Takes requests of other programs while the run goes on, and sees to sources that are silent."""
         while not self._ended.wait(LISTEN_S):
-            self._live.wake(time.time())
+            with suppress(OSError):  # the checkpoint may be going away
+                self._live.wake(time.time())
             for one in requests_in(self._checkpoint.requests):
                 try:
                     self._live.make(one.record)

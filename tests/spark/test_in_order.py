@@ -135,14 +135,11 @@ def test_a_stream_is_passed_over_after_its_idle_timeout(spark: SparkSession, tmp
     assert len(dead_letters(out)) == len(late)
 
 
-@pytest.mark.parametrize("ordering", ["adaptive", "filter-order"])
-def test_partitions_of_a_stream_that_lag_by_twenty_seconds_stay_in_order(
-    spark: SparkSession, tmp_path: Path, ordering: str
-) -> None:
+def test_partitions_of_a_stream_that_lag_by_twenty_seconds_stay_in_order(spark: SparkSession, tmp_path: Path) -> None:
     inputs, out = feeds(tmp_path, "a", "b"), tmp_path / "out"
     parted = "location_id BIGINT, value DOUBLE, gateway STRING, ts TIMESTAMP"
     program = (
-        f"SET shards = 2; SET ordering = '{ordering}';"
+        "SET shards = 2;"
         + declare("a", inputs["a"], parted, partition="gateway", partitions="2", max_files_per_batch="1")
         + declare("b", inputs["b"], max_files_per_batch="1")
         + f"CREATE QUERY two AS {TWO}; CREATE QUERY one AS SELECT a.gateway, a.ts FROM a;"

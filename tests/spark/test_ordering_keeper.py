@@ -1,0 +1,126 @@
+"""What the driver decides between micro-batches: each join's approach, and which sources nobody waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.config import Settings
+from headrace.engine.events import OrderingChosen
+from headrace.model import StreamId
+from headrace.plan.sharing import SharedPlan, share
+from headrace.spark.metrics import BatchFacts
+from headrace.spark.ordering import OrderingKeeper
+from headrace.spark.orders import Orders
+from headrace.sql import read_script
+
+STREAMS = (
+    "CREATE STREAM slow (k BIGINT, ts TIMESTAMP) WITH (connector = 'files', path = 'a', idle_timeout = '10 seconds');"
+    "CREATE STREAM fast (k BIGINT, ts TIMESTAMP) WITH (connector = 'files', path = 'b');"
+)
+QUERY = "CREATE QUERY q AS SELECT a.k FROM slow a, fast b WHERE a.k = b.k WINDOW {};"
+
+
+def plan_of(window: str = "60 SECONDS") -> SharedPlan:
+    script = read_script(STREAMS + QUERY.format(window))
+    return share(script.catalog, script.queries)
+
+
+def keeper(settings: Settings | None = None, window: str = "60 SECONDS") -> OrderingKeeper:
+    plan = plan_of(window)
+    kept = OrderingKeeper(settings or Settings(), plan.catalog, started_s=0.0)
+    kept.adopt(plan)
+    return kept
+
+
+def facts(
+    batch: int, spent_s: float, heard: tuple[str, ...] = ("slow", "fast"), at_s: float | None = None
+) -> BatchFacts:
+    """A micro-batch of 10 seconds: 10 slow tuples and 100 fast ones, joined in so much time."""
+    (group,) = plan_of().groups
+    begin, rows = batch * 10_000_000, {"slow": 10, "fast": 100}
+    told: dict[str, Any] = {
+        "heard": {name: [rows[name], begin, begin + 10_000_000] for name in heard},
+        "heard_from": [(name, "") for name in heard],
+        "sources": {name: {"": begin} for name in ("slow", "fast")},
+        "reached": {"slow": (begin, False), "fast": (begin + 5_000_000, False)},
+        "joins": {group.signature: (spent_s, 7, 700, False)},
+        "arrived": {},
+    }
+    now_s = 10.0 * (batch + 1) if at_s is None else at_s
+    return BatchFacts(batch, now_s, now_s, ((0, told),))
+
+
+def test_a_join_begins_with_sync_filter_and_goes_over_when_the_condition_holds() -> None:
+    """1/s and 10/s over 10 s are joined in 6 s: half of 0.6 is 0.3, which is alpha."""
+    kept = keeper()
+    (signature,) = kept._groups
+    assert not kept.learn(facts(0, 5.9))
+    assert kept.chosen == OrderingChosen()
+    assert kept.learn(facts(1, 7.0))
+    assert kept.chosen == OrderingChosen(frozenset({signature}))
+    (said,) = kept.switches
+    assert said.startswith(f"micro-batch 2: {signature}: Filter-Order from now on, c|w|l1 l2 = 0.32")
+    assert "slow 1/s, fast 10/s" in said
+
+
+def test_it_returns_when_the_condition_holds_no_more() -> None:
+    kept = keeper()
+    kept.learn(facts(0, 7.0))
+    assert kept.chosen.filter_order
+    for batch in range(1, 6):
+        kept.learn(facts(batch, 1.0))
+    assert not kept.chosen.filter_order
+    assert "Sync-Filter from now on" in kept.switches[-1]
+
+
+def test_expected_responses_are_those_of_the_paper_and_who_is_waited_for_is_told() -> None:
+    kept = keeper()
+    kept.learn(facts(0, 6.0))
+    (told,) = kept.stats()
+    assert told.approach == "filter-order"
+    assert told.busy == pytest.approx(0.3)
+    assert told.filter_order_ms == pytest.approx(550)
+    assert told.sync_filter_ms == pytest.approx(715)
+    assert told.gain == pytest.approx(0.3 / 1.3)
+    assert (told.waits_for, told.held_results) == (("slow",), 7)
+
+
+@pytest.mark.parametrize("ordering", ["sync-filter", "filter-order"])
+def test_an_approach_that_was_asked_for_stays(ordering: str) -> None:
+    kept = keeper(Settings(ordering=ordering))
+    for batch, spent_s in enumerate((0.1, 9.0)):
+        kept.learn(facts(batch, spent_s))
+    assert bool(kept.chosen.filter_order) == (ordering == "filter-order")
+    assert kept.switches == []
+
+
+def test_a_window_of_rows_stays_with_sync_filter() -> None:
+    kept = keeper(Settings(ordering="filter-order"), window="5 ROWS")
+    assert not kept.chosen.filter_order
+
+
+def test_a_silent_source_is_idle_after_its_timeout_and_wakes_the_run_once() -> None:
+    kept = keeper()
+    kept.learn(facts(0, 0.1, at_s=10.0))
+    assert not kept.wakes(15.0)
+    assert kept.wakes(21.0)
+    assert not kept.wakes(22.0)
+    assert kept.learn(facts(1, 0.1, heard=("fast",), at_s=22.0))
+    assert kept.chosen.idle == {(StreamId("slow"), "")}
+    assert "slow is idle: nothing came for 10 s" in kept.switches[-1]
+    assert kept.learn(facts(2, 0.1, at_s=23.0))
+    assert kept.chosen.idle == frozenset()
+
+
+def test_what_was_decided_is_the_same_for_a_micro_batch_that_is_run_again(tmp_path: Path) -> None:
+    orders = Orders(str(tmp_path))
+    chosen = OrderingChosen(frozenset({"x"}), frozenset({(StreamId("slow"), ""), (StreamId("slow"), None)}))
+    orders.give_ordering(3, chosen)
+    orders.give_ordering(7, OrderingChosen())
+    assert orders.ordering(2) == OrderingChosen()
+    assert [orders.ordering(batch) for batch in (3, 6, 7)] == [chosen, chosen, OrderingChosen()]
+    orders.forget_before(5)
+    assert orders.ordering(5) == chosen
