@@ -13,11 +13,7 @@ BIN := $(VENV)/bin
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(abspath $(BIN)/python)"
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-allocation lab docs clean bench-multiway
-=======
-.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-ordering docs clean bench-multiway
->>>>>>> order
+.PHONY: help setup demo test check search test-spark bench bench-scheduling bench-queries bench-orders bench-joins bench-aggregates bench-strategies bench-allocation bench-ordering lab docs clean bench-multiway
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
