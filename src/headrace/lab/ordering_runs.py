@@ -4,15 +4,13 @@
       fast   f f f f f f f f f f f       its response: from there to the last of its results
 
 Owns :class:`Streams`, ``recorded`` (their tuples) and ``run_approach``. A tuple is a step of the shard of its own. A
-tuple's join costs c for each tuple of the other stream's window (``ModelClock``), or what it takes, stretched so that a
-pair takes c on the average (``WallClock``). Adaptive looks back over ``MEMORY_S`` of stream time, as often as
-``DECIDES_S``, and decides by the paper's condition.
+tuple's join costs c for each tuple of the other stream's window (by a real clock: ``ordering_by_clock``). Adaptive
+looks back over ``MEMORY_S`` of stream time, as often as ``DECIDES_S``, and decides by the paper's condition.
 Cost: a millisecond or two for each tuple.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,15 +42,13 @@ class Streams:
     pair_s: float = 0.0005
     seconds: float = 1200.0
     seed: int = 1
-    group: int = 1
-    """Tuples that come and are joined together: as many times as fast are the streams."""
     keys: int = 5
 
     def program(self) -> str:
         duration_s = round(self.window_s + self.seconds)
         streams = "".join(
             f"CREATE STREAM {name} (k BIGINT, ts TIMESTAMP) WITH (connector = 'generator', arrival = 'exponential', "
-            f"rate = '{rate * self.group:g}', keys = '{self.keys}', duration = '{duration_s} s', time = 'ts', "
+            f"rate = '{rate:g}', keys = '{self.keys}', duration = '{duration_s} s', time = 'ts', "
             f"seed = '{self.seed + at}');"
             for at, (name, rate) in enumerate(((SLOW, self.slow), (FAST, self.fast)))
         )
@@ -72,7 +68,6 @@ class Recorded:
     names: list[str]
     partners: list[int]
     told: list[list[Event]]
-    group: int
 
 
 def recorded(streams: Streams) -> Recorded:
@@ -82,18 +77,14 @@ def recorded(streams: Streams) -> Recorded:
     since_us, window_us = round(streams.window_s * 1e6), round(streams.window_s * 1e6)
     filling = [event for feed in feeds for event in feed.upto(since_us, 0)]
     coming = sorted(
-        (int(at_us), side)
-        for side, feed in enumerate(feeds)
-        for at_us in feed.times_us[feed.times_us > since_us][streams.group - 1 :: streams.group]
+        (int(at_us), side) for side, feed in enumerate(feeds) for at_us in feed.times_us[feed.times_us > since_us]
     )
     partners = [
         int(np.diff(np.searchsorted(feeds[1 - side].times_us, [at_us - window_us, at_us]))[0]) for at_us, side in coming
     ]
     told = [list(feeds[side].upto(at_us, number)) for number, (at_us, side) in enumerate(coming)]
     names = [(SLOW, FAST)[side] for _, side in coming]
-    return Recorded(
-        FilledShard(plan, [filling]), [at_us / 1e6 for at_us, _ in coming], names, partners, told, streams.group
-    )
+    return Recorded(FilledShard(plan, [filling]), [at_us / 1e6 for at_us, _ in coming], names, partners, told)
 
 
 @dataclass(slots=True)
@@ -147,26 +138,9 @@ class ModelClock(JoinClock):
         self.now_s += self._pair_s * self._rows.partners[number]
 
 
-class WallClock(JoinClock):
-    """A join takes the processor's time that it took, stretched."""
-
-    def __init__(self, rows: Recorded, stretch: float) -> None:
-        super().__init__(rows)
-        self._stretch = stretch
-        self._began_s: float | None = None
-
-    def begin(self, number: int) -> None:  # noqa: ARG002 - it takes what it takes
-        self._began_s = time.process_time()
-
-    def end_join(self) -> None:
-        if self._began_s is not None:
-            self.now_s += (time.process_time() - self._began_s) * self._stretch
-        self._began_s = None
-
-
 def run_approach(rows: Recorded, approach: Approach, alpha: float, clock: JoinClock) -> ApproachRun:
     """All tuples, one by one; results that nobody was let to wait for at the end are left out."""
-    shard = rows.filled.going_on(ShardOptions(Cut.WINDOWS, block=BlockCut(rows=rows.group)))
+    shard = rows.filled.going_on(ShardOptions(Cut.WINDOWS, block=BlockCut(rows=1)))
     (group,) = rows.filled.plan.groups
     run, adaptive = ApproachRun(), _Adaptive(rows, alpha)
     now = Approach.FILTER_ORDER if approach is Approach.FILTER_ORDER else Approach.SYNC_FILTER
