@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.cli import app
-from headrace.errors import SettingError
+from headrace.errors import SettingError, SourceError
 from headrace.lab.catalogue import EXPERIMENTS
 from headrace.lab.drawing import draw
 from headrace.lab.experiment import PAPERS, Chart, Clock, Grid, Kind, Line, Setup, less, rises, rounded
@@ -144,6 +144,13 @@ def test_an_experiment_is_stored_as_the_same_bytes(name: str, tmp_path: Path) ->
     read = read_result(EXPERIMENTS[name], tmp_path / "one")
     assert read is not None
     assert read.text().encode() == files[0].read_bytes()
+
+
+def test_results_of_another_version_are_refused(tmp_path: Path) -> None:
+    file = write_result(result_of(EXPERIMENTS["001-figure-8"], Setup()), tmp_path)
+    file.write_text(file.read_text().replace('"paths"', '"ways"'))
+    with pytest.raises(SourceError, match=r"001-figure-8.json is not what this version stores"):
+        read_result(EXPERIMENTS["001-figure-8"], tmp_path)
 
 
 # --- what is asked for

@@ -74,9 +74,12 @@ def read_result(experiment: Experiment, out: Path) -> Result | None:
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
         setup = Setup(Clock(told["clock"]), Size(told["size"]), int(told["seed"]))
-        return Result(experiment, setup, told["numbers"])
-    except (ValueError, KeyError, OSError) as error:
-        raise SourceError(f"cannot read the results in {file}: {error}; run the experiment again") from None
+        result = Result(experiment, setup, told["numbers"])
+        assert result.claims
+        assert result.pictures
+    except (ValueError, LookupError, TypeError, AssertionError, OSError):
+        raise SourceError(f"{file} is not what this version stores: remove it, or run the experiment again") from None
+    return result
 
 
 def write(file: Path, text: str) -> None:
