@@ -143,7 +143,7 @@ def _told(run: PolicyRun, setting: Setting) -> Numbers:
 
 def setting_of(setup: Setup, distribution: str, *, burst: float = 1.0, queries: tuple[int, ...] = ()) -> Setting:
     """Table 1's windows by a clock: by the wall clock faster and shorter."""
-    tuples = (150 if setup.is_model else 6_000) if setup.is_quick else 100_000
+    tuples = (100 if setup.is_model else 6_000) if setup.is_quick else 100_000
     faster = 1 if setup.is_model else WALL_FASTER
     windows = tuple(one / faster for one in TABLE_1[distribution])
     return Setting(
