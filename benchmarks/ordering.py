@@ -1,6 +1,6 @@
 """`make bench-ordering`: paper 004's Figures 7 to 10, response times by a real clock under each approach.
 
-A theta join of a slow and a fast stream, one tuple at a time as the clock goes (``benchmarks.ordering_runs``). Figures
+A theta join of a slow and a fast stream, one tuple at a time as the clock goes (``lab/ordering_by_clock.py``). Figures
 7 and 8: what a tuple costs is varied, by the length of the predicate. Figures 9 and 10: the slow stream's rate is. A
 third series has evenly spaced arrivals, as the paper's equations assume, and holds the measured gap against equation 7.
 The first seconds of a run are left out, in which Adaptive has not measured anything yet.
@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.ordering_report import Results, checks, draw, markdown, show
-from benchmarks.ordering_runs import WINDOW_S, Load, Runner, whole_load
+from headrace.lab.ordering_by_clock import WINDOW_S, Load, Runner, whole_load
 from headrace.plan.approaches import Approach
 
 ALPHA = 0.1

@@ -11,8 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from headrace.errors import SettingError
+from headrace.cli import app
+from headrace.errors import SettingError, SourceError
 from headrace.lab.catalogue import EXPERIMENTS
 from headrace.lab.drawing import draw
 from headrace.lab.experiment import PAPERS, Chart, Clock, Grid, Kind, Line, Setup, less, rises, rounded
@@ -144,6 +146,13 @@ def test_an_experiment_is_stored_as_the_same_bytes(name: str, tmp_path: Path) ->
     assert read.text().encode() == files[0].read_bytes()
 
 
+def test_results_of_another_version_are_refused(tmp_path: Path) -> None:
+    file = write_result(result_of(EXPERIMENTS["001-figure-8"], Setup()), tmp_path)
+    file.write_text(file.read_text().replace('"paths"', '"ways"'))
+    with pytest.raises(SourceError, match=r"001-figure-8.json is not what this version stores"):
+        read_result(EXPERIMENTS["001-figure-8"], tmp_path)
+
+
 # --- what is asked for
 
 
@@ -178,3 +187,20 @@ def test_charts_take_names_gaps_and_scales(kind: Kind) -> None:
     assert tree.attrib["aria-label"] == "a < b"
     lines = [Line("SWF", [0.001, 1, 1000], [1e-6, 1.0, 1e6])]
     ElementTree.fromstring(draw(Chart("log", "x", "y", lines, log_x=True, log_y=True)))
+
+
+# --- commands
+
+
+def test_commands_exit_with_whether_claims_hold(tmp_path: Path) -> None:
+    runner = CliRunner()
+    listed = runner.invoke(app, ["lab", "list"])
+    assert listed.exit_code == 0
+    assert "000-figure-9" in listed.output
+    held = runner.invoke(app, ["lab", "run", "001-figure-8", "--out", str(tmp_path)])
+    assert held.exit_code == 0
+    assert (tmp_path / "report.html").exists()
+    assert runner.invoke(app, ["lab", "run", "002-figure-4b"]).exit_code == 1
+    unknown = runner.invoke(app, ["lab", "run", "005-figure-1"])
+    assert isinstance(unknown.exception, SettingError)
+    assert unknown.exception.exit_code == 2

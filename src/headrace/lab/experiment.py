@@ -123,6 +123,8 @@ class Experiment:
     claims: Callable[[Numbers], Sequence[Claim]]
     seeds: tuple[int, ...] = ()
     clocks: tuple[Clock, ...] = field(default=(Clock.MODEL, Clock.WALL))
+    by_wall: str = ""
+    """Why claims may not hold by the wall clock that hold by the model's."""
 
     @property
     def paper(self) -> str:

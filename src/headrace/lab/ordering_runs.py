@@ -4,15 +4,13 @@
       fast   f f f f f f f f f f f       its response: from there to the last of its results
 
 Owns :class:`Streams`, ``recorded`` (their tuples) and ``run_approach``. A tuple is a step of the shard of its own. A
-tuple's join costs c for each tuple of the other stream's window (``ModelClock``), or what it takes, stretched so that a
-pair takes c on the average (``WallClock``). Adaptive looks back over ``MEMORY_S`` of stream time, as often as
-``DECIDES_S``, and decides by the paper's condition.
+tuple's join costs c for each tuple of the other stream's window (by a real clock: ``ordering_by_clock``). Adaptive
+looks back over ``MEMORY_S`` of stream time, as often as ``DECIDES_S``, and decides by the paper's condition.
 Cost: a millisecond or two for each tuple.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +29,6 @@ from headrace.plan.sharing import share
 from headrace.sql import read_script
 
 SLOW, FAST = "slow", "fast"
-KEYS = 5
 MEMORY_S, DECIDES_S = 30.0, 5.0
 
 
@@ -45,12 +42,14 @@ class Streams:
     pair_s: float = 0.0005
     seconds: float = 1200.0
     seed: int = 1
+    keys: int = 5
 
     def program(self) -> str:
         duration_s = round(self.window_s + self.seconds)
         streams = "".join(
             f"CREATE STREAM {name} (k BIGINT, ts TIMESTAMP) WITH (connector = 'generator', arrival = 'exponential', "
-            f"rate = '{rate:g}', keys = '{KEYS}', duration = '{duration_s} s', time = 'ts', seed = '{self.seed + at}');"
+            f"rate = '{rate:g}', keys = '{self.keys}', duration = '{duration_s} s', time = 'ts', "
+            f"seed = '{self.seed + at}');"
             for at, (name, rate) in enumerate(((SLOW, self.slow), (FAST, self.fast)))
         )
         return streams + (
@@ -78,7 +77,7 @@ def recorded(streams: Streams) -> Recorded:
     since_us, window_us = round(streams.window_s * 1e6), round(streams.window_s * 1e6)
     filling = [event for feed in feeds for event in feed.upto(since_us, 0)]
     coming = sorted(
-        (int(at_us), side) for side, feed in enumerate(feeds) for at_us in feed.times_us if at_us > since_us
+        (int(at_us), side) for side, feed in enumerate(feeds) for at_us in feed.times_us[feed.times_us > since_us]
     )
     partners = [
         int(np.diff(np.searchsorted(feeds[1 - side].times_us, [at_us - window_us, at_us]))[0]) for at_us, side in coming
@@ -137,23 +136,6 @@ class ModelClock(JoinClock):
 
     def begin(self, number: int) -> None:
         self.now_s += self._pair_s * self._rows.partners[number]
-
-
-class WallClock(JoinClock):
-    """A join takes the processor's time that it took, stretched."""
-
-    def __init__(self, rows: Recorded, stretch: float) -> None:
-        super().__init__(rows)
-        self._stretch = stretch
-        self._began_s: float | None = None
-
-    def begin(self, number: int) -> None:  # noqa: ARG002 - it takes what it takes
-        self._began_s = time.process_time()
-
-    def end_join(self) -> None:
-        if self._began_s is not None:
-            self.now_s += (time.process_time() - self._began_s) * self._stretch
-        self._began_s = None
 
 
 def run_approach(rows: Recorded, approach: Approach, alpha: float, clock: JoinClock) -> ApproachRun:

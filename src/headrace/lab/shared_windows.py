@@ -44,9 +44,9 @@ POOL = 30
 COMMON = {"rate": "100 tuples/s a stream", "selectivity": "0.002", "windows": "1 s to 10 min (Table 1)"}
 MEASURED = {**COMMON, "new tuples": "100,000", "clock": "a Sun Enterprise 450"}
 LOAD = 0.9
-WALL_FASTER = 20
-"""By the wall clock streams are so much faster and windows so much shorter, and blocks of as many tuples are scheduled:
-matches stay as they are, and what a turn finds outweighs what it costs to begin one."""
+WALL_FASTER, WALL_KEYS = 100, 25
+"""By the wall clock streams are so much faster and windows so much shorter, blocks of as many tuples are scheduled, and
+there are fewer keys: what a turn finds outweighs what it costs to begin one."""
 
 
 # --- Figures 2(b) and 3(b): formulas
@@ -116,9 +116,9 @@ def _runs(setting: Setting, clock: Clock) -> dict[str, Numbers]:
     rows = recorded(setting)
     stretch = 1.0
     if clock is Clock.WALL:
-        run_policy(setting, rows, "lwo", WallClock(setting, rows.times_s, 1e-9))  # warm
-        probe = run_policy(setting, rows, "lwo", WallClock(setting, rows.times_s, 1e-9))
-        stretch = setting.load * (rows.times_s[-1] - rows.times_s[0]) / (probe.busy_s / 1e-9)
+        plain = [run_policy(setting, rows, one, WallClock(setting, rows.times_s, 1e-9)) for one in POLICIES.values()]
+        longest_s = max(one.busy_s for one in plain) / 1e-9
+        stretch = setting.load * (rows.times_s[-1] - rows.times_s[0]) / longest_s
     found = {}
     for name, policy in POLICIES.items():
         by = ModelClock(setting, rows.times_s) if clock is Clock.MODEL else WallClock(setting, rows.times_s, stretch)
@@ -143,13 +143,14 @@ def _told(run: PolicyRun, setting: Setting) -> Numbers:
 
 def setting_of(setup: Setup, distribution: str, *, burst: float = 1.0, queries: tuple[int, ...] = ()) -> Setting:
     """Table 1's windows by a clock: by the wall clock faster and shorter."""
-    tuples = (150 if setup.is_model else 4_000) if setup.is_quick else 100_000
+    tuples = (100 if setup.is_model else 6_000) if setup.is_quick else 100_000
     faster = 1 if setup.is_model else WALL_FASTER
     windows = tuple(one / faster for one in TABLE_1[distribution])
     return Setting(
         windows,
         queries,
         rate=100.0 * faster,
+        keys=500 if setup.is_model else WALL_KEYS,
         burst=burst,
         tuples=tuples,
         load=LOAD,
@@ -166,8 +167,12 @@ def _ours(setup: Setup) -> dict[str, str]:
     if setup.is_model:
         costs = f"{shown.pair_cost_s * 1e6:.3g} us a pair, {shown.probe_cost_s * 1e6:.3g} us a probe"
         return {**told, "clock": f"model: {costs}"}
-    faster = {"rate": f"{shown.rate:,.0f} tuples/s a stream", "windows": f"Table 1's over {WALL_FASTER}"}
-    return {**told, **faster, "clock": "processor time, stretched to the load"}
+    faster = {
+        "rate": f"{shown.rate:,.0f} tuples/s a stream",
+        "windows": f"Table 1's over {WALL_FASTER}",
+        "selectivity": f"{1 / WALL_KEYS:g}",
+    }
+    return {**told, **faster, "clock": "processor time, stretched so that the dearest policy has the load"}
 
 
 def _by_distribution(setup: Setup) -> Numbers:
@@ -409,6 +414,13 @@ def _claims_memory(numbers: Numbers) -> list[Claim]:
 # --- the experiments
 
 
+_BY_WALL = (
+    "By the processor's time a turn does not cost what its window is long. What was found in a smaller window is "
+    "shipped again for each larger one when that is done, and a turn has a fixed cost: SWF takes about five times the "
+    "processor's time of LWO here and MQT three times, where the paper's have the same scans in another order."
+)
+
+
 def _engine(
     name: str,
     title: str,
@@ -418,7 +430,8 @@ def _engine(
     claims: Callable[[Numbers], Sequence[Claim]],
     **papers: str,
 ) -> Experiment:
-    return Experiment(name, title, shows, Ground.ENGINE, {**MEASURED, **papers}, measure, pictures, claims, (1, 2))
+    told = {**MEASURED, **papers}
+    return Experiment(name, title, shows, Ground.ENGINE, told, measure, pictures, claims, (1, 2), by_wall=_BY_WALL)
 
 
 WINDOW_EXPERIMENTS = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,9 @@ class Result:
 
     @property
     def claims(self) -> list[Claim]:
-        return list(self.experiment.claims(self.numbers))
+        claims = self.experiment.claims(self.numbers)
+        by_wall = self.experiment.by_wall if self.setup.clock is Clock.WALL else ""
+        return [replace(one, why=by_wall) if by_wall and not one.holds else one for one in claims]
 
     @property
     def pictures(self) -> list[Picture]:
@@ -72,9 +74,12 @@ def read_result(experiment: Experiment, out: Path) -> Result | None:
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
         setup = Setup(Clock(told["clock"]), Size(told["size"]), int(told["seed"]))
-        return Result(experiment, setup, told["numbers"])
-    except (ValueError, KeyError, OSError) as error:
-        raise SourceError(f"cannot read the results in {file}: {error}; run the experiment again") from None
+        result = Result(experiment, setup, told["numbers"])
+        assert result.claims
+        assert result.pictures
+    except (ValueError, LookupError, TypeError, AssertionError, OSError):
+        raise SourceError(f"{file} is not what this version stores: remove it, or run the experiment again") from None
+    return result
 
 
 def write(file: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -147,14 +147,14 @@ class Runner:
         self.measured.last = self._now.value
         return self.measured
 
-    def _step(self, events: Sequence[Event], clock: object, last: dict[int, float]) -> float:
+    def _step(self, events: Sequence[Event], clock: Callable[[], float], last: dict[int, float]) -> float:
         """One tuple; gives how long it took. ``last``: by arrival, when the last of its results was there."""
         chosen = OrderingChosen(frozenset([self._group.signature] if self._now is Approach.FILTER_ORDER else []))
         began_s = time.perf_counter()
         for effect in self._shard.step([*events, chosen], None, Pace(clock=time.perf_counter)):
             if isinstance(effect, EmitRows):
                 for arrived_us, count in effect.arrived:
-                    last[arrived_us] = clock()  # type: ignore[operator]
+                    last[arrived_us] = clock()
                     self.measured.results += count
         return time.perf_counter() - began_s
 
