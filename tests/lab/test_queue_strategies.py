@@ -11,7 +11,8 @@ from headrace.plan.shard_graph import grouping_of
 from headrace.plan.sharing import share
 from headrace.sql import read_script
 
-OVERLOAD = 2.0
+OVERLOAD = 4.0
+"""So much that it is one whatever else the machine does meanwhile."""
 ROWS = ("q01", "q03", "q04", "q06", "q08", "q11", "q14")
 """The queries without aggregates: those are evaluated as often as there are micro-batches."""
 
@@ -27,7 +28,9 @@ def test_the_setting_is_the_papers() -> None:
 
 @cache
 def known() -> Calibrated:
-    return calibrate(Sixteen(seconds=0.08, scale=0.1))
+    setting = Sixteen(seconds=0.08, scale=0.1)
+    calibrate(setting)  # what is done for the first time takes longer, and is not what operators are like
+    return calibrate(setting)
 
 
 @cache
