@@ -1,7 +1,7 @@
 # make demo and make test do all the set-up themselves, on a fresh Debian machine too: see scripts/setup.
 VENV ?= .venv
 BENCH_ARGS ?=
-# Tests run in so many processes side by side; each that runs Spark tests has a session of its own.
+# Fast tests run in so many processes side by side. Tests that run Spark have both cores busy by themselves: one at a time.
 TEST_PROCESSES ?= 2
 # Spark on one machine: a host name that does not resolve must not keep it from starting.
 SPARK_LOCAL_IP ?= 127.0.0.1
@@ -37,7 +37,7 @@ search: setup ## the fast tests on new random examples, other ones each time (HY
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) -m "not spark"
 
 test-spark: setup chromium ## only the tests that run Spark
-	$(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadfile -m spark
+	$(SPARK_ENV) $(BIN)/pytest -v -m spark
 
 bench: setup ## Headrace against Spark's own joins; results in out/bench (BENCH_ARGS=--quick for a small one)
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.bench $(BENCH_ARGS)

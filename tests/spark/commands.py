@@ -43,7 +43,7 @@ class Command:
     def is_running(self) -> bool:
         return self.process.poll() is None
 
-    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 120) -> bool:
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 400) -> bool:
         """Waits until the condition holds; False if the process ended first."""
         end = time.monotonic() + timeout_s
         while not condition():
@@ -56,7 +56,7 @@ class Command:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def finish(self, timeout_s: float = 180) -> tuple[int, str, str]:
+    def finish(self, timeout_s: float = 500) -> tuple[int, str, str]:
         """Waits for the end; gives the exit code, and what it printed on standard output and error."""
         out, err = self.process.communicate(timeout=timeout_s)
         return self.process.returncode, out, err

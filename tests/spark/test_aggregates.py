@@ -59,7 +59,7 @@ def run_once(spark: SparkSession, program: str, out: Path) -> Run:
     engine = Engine(spark)
     engine.sql(program)
     run = engine.start(out, once=True)
-    assert run.wait(180)
+    assert run.wait(400)
     return run
 
 
@@ -104,7 +104,7 @@ def test_aggregates_killed_and_started_again(tmp_path: Path) -> None:
         assert output(out / query) == rows, query
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 400) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "it takes too long"
@@ -155,5 +155,5 @@ def test_a_callback_gets_the_rows_of_groups_that_span_shards(spark: SparkSession
     engine.sql(program)
     engine.sink("n", take)
     run = engine.start(tmp_path / "out", once=True)
-    assert run.wait(180)
+    assert run.wait(400)
     assert [row[0] for row in got] == [row[0] for row in expected(program, feeds)["n"]]

@@ -48,7 +48,7 @@ for batches in (1, 2):
             if "pyspark.daemon" in process.cmdline():
                 process.kill()
                 killed += 1
-assert run.wait(150)
+assert run.wait(400)
 print("killed", killed)
 print("executors", spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
 print("called", len(seen))
@@ -81,7 +81,7 @@ def test_results_are_right_on_separate_executors_whose_workers_are_killed(tmp_pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
         cwd=tmp_path,
         env={
             **os.environ,

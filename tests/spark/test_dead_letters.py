@@ -26,7 +26,7 @@ def run_once(spark: SparkSession, program: str, out: Path) -> dict[str, StreamSt
     engine = Engine(spark)
     engine.sql(program)
     run = engine.start(out, once=True)
-    assert run.wait(120)
+    assert run.wait(400)
     return {one.stream: one for one in run.stats().streams}
 
 

@@ -25,7 +25,7 @@ SECONDS = 48
 
 def cluster(*arguments: object) -> str:
     command = [sys.executable, str(ROOT / "scripts" / "cluster"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=180).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=400).stdout.strip()
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_a_format_is_read_and_written_with_its_options(spark: SparkSession, tmp_
         f"format = 'json', path = '{tmp_path}/p');"
     )
     run = engine.start(tmp_path / "out", once=True)
-    assert run.wait(120)
+    assert run.wait(400)
     counted = {line[:6] for file in tmp_path.glob("q/[0-9]*/*.csv") for line in file.read_text().splitlines()}
     assert counted == {"id,n,t", "1,1,20", "two,1,", "3,1,20"}
     paired = [line for file in tmp_path.glob("p/*.json") for line in file.read_text().splitlines()]

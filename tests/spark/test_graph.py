@@ -78,7 +78,7 @@ def test_answers_are_the_same_whoever_is_next(
     engine = Engine(spark)
     engine.sql(program)
     run = engine.start(tmp_path / "out", once=True)
-    assert run.wait(180)
+    assert run.wait(400)
     assert_all_answers(tmp_path / "out", declared, feeds)
     stats, text = run.stats(), run.explain()
     turns = graph_of(stats)
@@ -100,7 +100,7 @@ def test_beyond_the_queue_memory_sources_wait(spark: SparkSession, tmp_path: Pat
     engine = Engine(spark)
     engine.sql(f"SET shards = 2; SET evaluate = eager; {limits} {declared}{PLAIN}{GROUPED}")
     run = engine.start(tmp_path / "out", once=True)
-    assert run.wait(180)
+    assert run.wait(400)
     assert_all_answers(tmp_path / "out", declared, feeds)
     stats = run.stats()
     assert stats.throttled_batches > 0

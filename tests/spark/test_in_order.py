@@ -36,7 +36,7 @@ THREE = (
 TWO = "SELECT a.location_id, a.ts AS a_ts, b.ts AS b_ts FROM a, b WHERE a.location_id = b.location_id WINDOW 6 s"
 
 
-def until(run: Run, is_so: Callable[[], bool], seconds: float = 90) -> None:
+def until(run: Run, is_so: Callable[[], bool], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert not run.wait(0.1), "the run has ended"
@@ -153,7 +153,7 @@ def test_partitions_of_a_stream_that_lag_by_twenty_seconds_stay_in_order(spark: 
     engine = Engine(spark)
     engine.sql(program)
     assert "2 partitions by gateway" in engine.explain()
-    assert engine.start(out, once=True).wait(120)
+    assert engine.start(out, once=True).wait(400)
     assert dead_letters(out) == []
     expected = answers(program, {name: feed.rows for name, feed in inputs.items()})
     assert len(expected["one"]) == len(east) + len(west)

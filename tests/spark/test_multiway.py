@@ -62,7 +62,7 @@ def run_once(spark: SparkSession, program: str, out: Path) -> Run:
     engine = Engine(spark)
     engine.sql(program)
     run = engine.start(out, once=True)
-    assert run.wait(180)
+    assert run.wait(400)
     return run
 
 

@@ -45,7 +45,7 @@ class Place:
 
     def once(self, queries: str, settings: str = "") -> Run:
         run = self.engine(queries, settings).start(self.out, once=True)
-        assert run.wait(120)
+        assert run.wait(400)
         assert not list(self.cache.glob("*/*"))
         assert not (self.out / "_staging").exists()
         return run
@@ -174,7 +174,7 @@ def test_failure_after_publishing_doubles_nothing(place: Place) -> None:
     engine.sink("called", callback)
     run = engine.start(place.out, once=True)
     with pytest.raises(HeadraceError, match="the sink is down"):
-        run.wait(120)
+        run.wait(400)
     assert not run.is_active
     at_failure = published(place.out / "kept")
     names = [path.name for path in sorted((place.out / "kept").glob("micro_batch=*"))]
@@ -183,7 +183,7 @@ def test_failure_after_publishing_doubles_nothing(place: Place) -> None:
     failing.append(False)
     again = place.engine(queries)
     again.sink("called", callback)
-    assert again.start(place.out, once=True).wait(120)
+    assert again.start(place.out, once=True).wait(400)
     assert published(place.out / "kept")[: len(at_failure)] == at_failure
     assert all(file.stat().st_ino == number for file, number in files.items())
     assert_answers(place.out, {"kept": place.answers(queries)["kept"]})

@@ -49,7 +49,7 @@ class Place:
         engine = Engine(self.spark)
         engine.sql(self.streams + program)
         run = engine.start(self.out, once=True)
-        assert run.wait(120)
+        assert run.wait(400)
         return run
 
     def answers(self, program: str) -> dict[str, list[tuple[Any, ...]]]:
@@ -113,7 +113,7 @@ def test_sinks_beside_each_other(place: Place, tmp_path: Path) -> None:
     engine.sql(program)
     engine.sink("q3", callback)
     run = engine.start(place.out, once=True)
-    assert run.wait(120)
+    assert run.wait(400)
     expected = place.answers(alerts(20) + own)
     assert len(called) == len(expected.pop("q3"))
     assert Counter(row for batch in published(place.out / "own") for file in batch for row in file) == Counter(

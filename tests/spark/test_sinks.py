@@ -56,7 +56,7 @@ def test_every_sink_gets_its_rows(spark: SparkSession, tmp_path: Path) -> None:
     engine.sink("called_too", callback)
     screen = io.StringIO()
     run = engine.start(tmp_path / "out", once=True, console=Console(file=screen, width=200))
-    assert run.wait(120)
+    assert run.wait(400)
     expected = answers(program, {"temperature": a.rows, "humidity": b.rows})
     assert all(expected.values())
     for query in ("called", "called_too"):
@@ -92,7 +92,7 @@ def test_any_streaming_dataframe_is_a_stream(spark: SparkSession, tmp_path: Path
     )
     engine.sql(selected)
     run = engine.start(tmp_path / "out", once=True)
-    assert run.wait(120)
+    assert run.wait(400)
     arrived = [{**row, "twice": row["value"] * 2} for row in a.rows if row["value"] > 30]
     expected = answers(streams + selected, {"temperature": arrived, "humidity": b.rows})
     assert expected["q"]
