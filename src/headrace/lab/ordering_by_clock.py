@@ -31,8 +31,12 @@ WINDOW_S = 15
 SELECTED = 0.2
 """The share of pairs that are results."""
 TERMS_TOGETHER = 40
-MEASURED_S = 3.0
-"""How far back Adaptive measures rates and costs, and how often it decides: a third of that."""
+MEASURED_S = float(WINDOW_S)
+"""How far back Adaptive measures rates and costs: far enough to hear of a slow stream a few times."""
+DECIDES_S = 1.0
+"""How often it decides."""
+BEFORE_S = WINDOW_S + MEASURED_S
+"""Of tuples before the clock starts."""
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (x DOUBLE, id BIGINT, ts TIMESTAMP) WITH (connector = 'files', path = '{name}');"
@@ -93,12 +97,13 @@ def _times(load: Load, rate: float, chance: np.random.Generator) -> np.ndarray:
 
 def feed_of(load: Load, plan: SharedPlan) -> list[tuple[float, list[Event]]]:
     """Each tuple as a shard is told of it, with its time of arrival, which is its event time too. Before the first
-    there is a window full of others, so that a tuple costs the same from the beginning."""
+    there are two windows full of others: one so that a tuple costs the same from the beginning, and one by which
+    Adaptive knows rates and costs from the beginning."""
     chance = np.random.default_rng(load.seed)
     arrivals: list[tuple[float, Stream]] = []
     for stream, rate in zip(plan.catalog.streams, (load.slow, load.fast), strict=True):
         arrivals += [(float(at_s), stream) for at_s in _times(load, rate, chance)]
-        before = -np.sort(chance.random(round(rate * WINDOW_S)) * WINDOW_S)[::-1]
+        before = -np.sort(chance.random(round(rate * BEFORE_S)) * BEFORE_S)[::-1]
         arrivals += [(float(at_s), stream) for at_s in before]
     arrivals.sort(key=lambda one: one[0])
     packers = {stream.name: Packer(plan, stream, 1) for stream in plan.catalog.streams}
@@ -123,14 +128,15 @@ class Runner:
         self._approach, self._alpha = approach, alpha
         self._now = Approach.FILTER_ORDER if approach is Approach.FILTER_ORDER else Approach.SYNC_FILTER
         self._spent: deque[tuple[float, float, str]] = deque()
-        self._decided_s = 0.0
+        self._decided_s = -DECIDES_S
         self.measured = Measured()
 
     def run(self) -> Measured:
         ready = [one for one in self._feed if one[0] < 0]
-        for _, events in ready:
-            self._step(events, lambda: 0.0, {})
-        self._spent.clear()
+        for at_s, events in ready:
+            spent_s = self._step(events, lambda: 0.0, {})
+            if at_s >= -MEASURED_S:
+                self._measure(at_s, spent_s, events)
         last: dict[int, float] = {}
         gc.collect()
         gc.disable()
@@ -163,14 +169,14 @@ class Runner:
         self._spent.append((at_s, spent_s, stream))
         while self._spent[0][0] < at_s - MEASURED_S:
             self._spent.popleft()
-        if at_s - self._decided_s < MEASURED_S / 3:
+        if at_s < 0 or at_s - self._decided_s < DECIDES_S:
             return
         self._decided_s = at_s
-        span_us = round(min(MEASURED_S, at_s) * 1e6)
+        span_us = round(MEASURED_S * 1e6)
         names = {name for _, _, name in self._spent}
         rows = {name: (sum(one[2] == name for one in self._spent), 0, span_us) for name in names}
         load = load_of(self._group, rows, sum(one[1] for one in self._spent))
-        if load is None or at_s < MEASURED_S:
+        if load is None:
             return
         self.measured.load = load
         better = load.better(self._alpha)
