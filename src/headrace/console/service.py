@@ -121,7 +121,10 @@ class Service:
 
     def _look(self) -> None:
         while not self.closing.wait(LOOK_S):
-            self.take_sample(time.time())
+            try:
+                self.take_sample(time.time())
+            except Exception as error:  # noqa: BLE001 - the next look may go well; meanwhile it is in the log
+                self.log.write("look_failed", "error", message=repr(error))
 
     def take_sample(self, now_s: float) -> None:
         """Looks at the run and remembers."""
@@ -167,8 +170,10 @@ class Service:
         return [*running, *(_served(query, None, is_paused=True) for query in known.paused)]
 
     def query(self, name: str) -> ServedQuery:
-        known = self._known(name)
-        return next(one for one in self.queries() if one.name == known.name)
+        for one in self.queries():
+            if one.name.lower() == name.lower():
+                return one
+        raise UnknownQueryError(f"there is no query {name}")
 
     def picture(self) -> PlanPicture:
         return picture_of(self.run.plan())

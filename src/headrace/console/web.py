@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import asdict
@@ -361,4 +362,13 @@ def _events(events: AsyncIterator[bytes]) -> StreamingResponse:
 
 def _event(kind: str, told: Any, number: int | None = None) -> bytes:
     head = f"event: {kind}\n" + (f"id: {number}\n" if number is not None else "")
-    return f"{head}data: {json.dumps(told)}\n\n".encode()
+    return f"{head}data: {json.dumps(_finite(told), allow_nan=False)}\n\n".encode()
+
+
+def _finite(told: Any) -> Any:
+    """The same without numbers that JSON does not have: what is unlimited or unknown is null, as in other answers."""
+    if isinstance(told, float):
+        return told if math.isfinite(told) else None
+    if isinstance(told, dict):
+        return {name: _finite(one) for name, one in told.items()}
+    return [_finite(one) for one in told] if isinstance(told, list | tuple) else told

@@ -36,7 +36,7 @@ from headrace.engine.keys import Int64s
 from headrace.engine.options import OperatorOptions
 from headrace.engine.output import Cut, Emission, GroupOutputs, cut_for, outputs_of, reach_of
 from headrace.engine.policy import ScanLevel, Turn, policy_for
-from headrace.engine.releasing import released_from, still_held
+from headrace.engine.releasing import in_parts, released_from, still_held
 from headrace.engine.scanning import GroupJoin
 from headrace.engine.segments import Layout, Segment
 from headrace.engine.spaces import Block, Matches, NewRows, Reach, Space, make_block
@@ -350,8 +350,8 @@ class GroupOperator:
             later = {one.identity for one in served if not _is_done(one.sizes, reach)}
             yield from self._release(block, fresh, newly, later)
         block.done = reach
-        if before is None:
-            self._insert(block)
+        if before is None and len(block.rounds) == 1:
+            self._insert_round(block.rounds[0])
 
     def _scan_ahead(self, block: PendingBlock, upto: int) -> Iterator[Effect]:
         """Finds all results of a block that was taken in ahead, for the hold buffer; further turns only say how far."""
@@ -441,14 +441,10 @@ class GroupOperator:
             by_cut.setdefault(cut, {})[member.identity] = member.query
         for cut, queries in by_cut.items():
             emissions = released_from(scans, queries, cut)
-            yield from _apart(emissions) if cut is Cut.BANDS else emissions
-
-    def _insert(self, block: PendingBlock) -> None:
-        """Lets later blocks find this one's rows."""
-        if len(block.rounds) == 1:
-            self._insert_round(block.rounds[0])
+            yield from in_parts(emissions) if cut is Cut.BANDS else emissions
 
     def _insert_round(self, block: Block) -> None:
+        """Lets later blocks find this one's rows."""
         for state, new in zip(self.inputs, block.inputs, strict=True):
             if new is not None:
                 state.window.insert(new.segment, new.collected)
@@ -497,18 +493,6 @@ def _scan_levels(windows: Sequence[Sizes], members: Sequence[Member]) -> list[Sc
         ScanLevel(sum(reach_of(windows[: number + 1])), sum(member.sizes == sizes for member in members))
         for number, sizes in enumerate(windows)
     ]
-
-
-def _apart(emissions: Iterator[Emission]) -> Iterator[Emission]:
-    """Cells that the same queries read come in parts of their own: each is in order, and goes on with the next block's
-    cell in its place."""
-    times: dict[tuple[QueryId, ...], int] = {}
-    for emission in emissions:
-        if isinstance(emission, EmitRows):
-            times[emission.queries] = times.get(emission.queries, 0) + 1
-            yield replace(emission, part=-times[emission.queries])
-        else:
-            yield emission
 
 
 def _in_part(emission: Emission, part: int) -> Emission:

@@ -3,15 +3,15 @@
       held    cells  0 0 0 | 1 1 | 2 2 2 2 | ...      class after class, each in order; who reads which cell
       asked   the cells of the queries whose window is done now
 
-Owns ``released_from`` and ``still_held``. All that a release asks for is picked and sorted at once, then told apart.
-Cost: O(rows held) to look them over, a sort of the rows released where one ordered stream is wanted, and a little for
-each set of queries that read alike.
+Owns ``released_from``, ``still_held`` and ``in_parts``. All that a release asks for is picked and sorted at once, then
+told apart. Cost: O(rows held) to look them over, a sort of the rows released where one ordered stream is wanted, and a
+little for each set of queries that read alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,18 @@ def released_from(scans: Sequence[HeldResults], queries: Mapping[str, QueryId], 
         yield from _by_cell(scans, queries)
     else:
         yield from _by_query(scans, queries)
+
+
+def in_parts(emissions: Iterator[Emission]) -> Iterator[Emission]:
+    """Cells that the same queries read come in parts of their own: each is in order, and goes on with the next block's
+    cell in its place."""
+    times: dict[tuple[QueryId, ...], int] = {}
+    for emission in emissions:
+        if isinstance(emission, EmitRows):
+            times[emission.queries] = times.get(emission.queries, 0) + 1
+            yield replace(emission, part=-times[emission.queries])
+        else:
+            yield emission
 
 
 def still_held(scans: Sequence[HeldResults], later: Set[str]) -> Iterator[HeldResults]:

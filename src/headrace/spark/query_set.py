@@ -12,13 +12,14 @@ they are about, because an add and a later drop of what it added leave none.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from headrace.errors import HeadraceError, PlanError
+from headrace.errors import HeadraceError, PlanError, SqlError
 from headrace.model import Catalog
 from headrace.plan.queries import Query
 from headrace.sql import Script, read_script
@@ -26,6 +27,8 @@ from headrace.sql import Script, read_script
 Record: TypeAlias = dict[str, Any]
 """``{"add": text}``, ``{"drop": name}``, ``{"pause": name}`` or ``{"resume": name}``; an add that created one query and
 did nothing else has its name in ``"query"``."""
+
+log = logging.getLogger("headrace.queries")
 
 WORDS = ("add", "drop", "pause", "resume")
 _UNDOING = (("add", "drop"), ("pause", "resume"))
@@ -166,16 +169,28 @@ def _last_about(records: list[Record], name: str) -> int | None:
 
 def replayed(file: Path, catalog: Catalog, queries: tuple[Query, ...]) -> QuerySet:
     """A program's queries with what was changed in earlier runs, as far as that is still possible: a query that the
-    program has by now is the program's. Records that hold no longer are forgotten."""
+    program has by now is the program's. Records that hold no longer are put aside, and said."""
     found, records = QuerySet(queries), list(_records(file))
     held: list[Record] = []
     for record in records:
-        with suppress(HeadraceError):  # not possible any more
+        try:
             found = found.after(record, catalog)
             held.append(record)
+        except HeadraceError as error:
+            _put_aside(file, record, error)
     if held != records:
         _replace(file, held)
     return found
+
+
+def _put_aside(file: Path, record: Record, error: HeadraceError) -> None:
+    """Keeps a record that is not possible any more, with the reason, where it can be looked up."""
+    reason = error.message if isinstance(error, SqlError) else str(error)
+    aside = file.with_name(f"{file.stem}.aside{file.suffix}")
+    with aside.open("a", encoding="utf-8") as lines:
+        lines.write(f"{json.dumps({**record, 'reason': reason})}\n")
+    word, name = _about(record)
+    log.warning("what was changed live is not possible any more (%s %s): %s; it is in %s", word, name, reason, aside)
 
 
 def _records(file: Path) -> Iterator[Record]:
