@@ -72,7 +72,7 @@ def test_answers_are_the_same_whoever_is_next(
 ) -> None:
     feeds, declared = feeds_of(tmp_path, files=3)
     program = (
-        f"SET shards = {shards}; SET evaluate = eager; SET budget = '60 probes'; SET block = '10 s';"
+        f"SET shards = {shards}; SET evaluate = eager; SET budget = '150 probes'; SET block = '10 s';"
         f"SET strategy = '{strategy}'; SET fairness = '{fairness}'; {declared}{PLAIN}{GROUPED}"
     )
     engine = Engine(spark)
@@ -110,7 +110,7 @@ def test_beyond_the_queue_memory_sources_wait(spark: SparkSession, tmp_path: Pat
 
 def test_killed_and_started_again_with_queues_and_facts(tmp_path: Path) -> None:
     feeds, declared = feeds_of(tmp_path, files=4)
-    settings = "SET shards = 3; SET evaluate = eager; SET budget = '60 probes'; SET block = '10 s';"
+    settings = "SET shards = 3; SET evaluate = eager; SET budget = '150 probes'; SET block = '10 s';"
     program, out = tmp_path / "program.sql", tmp_path / "out"
     checkpoint = out / "_checkpoint"
     for strategy in ("threshold", "simplified"):
@@ -118,7 +118,7 @@ def test_killed_and_started_again_with_queues_and_facts(tmp_path: Path) -> None:
         done = committed(checkpoint)
         with Command(program, out, "--once") as command:
             command.wait_for(lambda done=done: committed(checkpoint) > done + 2)
-            assert command.is_running
+            assert command.is_running, command.finish()
     facts = json.loads(max((checkpoint / "orders").glob("*.facts")).read_text())
     assert any(name.startswith("join") for name in facts)
     with Command(program, out, "--once") as command:

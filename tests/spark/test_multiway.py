@@ -96,14 +96,14 @@ def test_a_join_without_an_equality_is_shared_out_over_four_cells(spark: SparkSe
 
 def test_multi_way_joins_killed_and_started_again(tmp_path: Path) -> None:
     feeds, declared = streams(tmp_path, (120, 120, 120), 100, files=8)
-    text = f"SET shards = 4; SET budget = '600 probes'; SET block = '5 s';{declared}{QUERIES}"
+    text = f"SET shards = 4; SET budget = '1500 probes'; SET block = '5 s';{declared}{QUERIES}"
     program, out = tmp_path / "program.sql", tmp_path / "out"
     program.write_text(text)
     for _ in range(2):
         done = len(list(out.glob("common/micro_batch=*")))
         with Command(program, out, "--once") as command:
             command.wait_for(lambda done=done: len(list(out.glob("common/micro_batch=*"))) >= done + 2)
-            assert command.is_running
+            assert command.is_running, command.finish()
     with Command(program, out, "--once") as command:
         code, _, said = command.finish()
     assert (code, said) == (0, "")

@@ -48,11 +48,11 @@ def test_a_budget_delays_and_changes_nothing(spark: SparkSession, tmp_path: Path
     both = feeds(tmp_path)
     program = (
         f"SET shards = 2; SET policy = '{policy}'; SET join_method = '{method}'; SET block = '5 s';"
-        f"SET budget = '40 probes'; {streams(both)} {windows(1, 20, 60)}"
+        f"SET budget = '80 probes'; {streams(both)} {windows(1, 20, 60)}"
     )
     engine = Engine(spark)
     engine.sql(program)
-    assert f"({policy.upper()}), 40 probes a micro-batch" in engine.explain()
+    assert f"({policy.upper()}), 80 probes a micro-batch" in engine.explain()
     run = engine.start(tmp_path / "out", once=True)
     assert run.wait(400)
     assert_answers(tmp_path / "out", answers(program, {name: feed.rows for name, feed in both.items()}))
