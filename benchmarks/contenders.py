@@ -134,9 +134,10 @@ def run_headrace(spec: Spec, *, counts: bool = False) -> Outcome:
 
 def run_program(spec: Spec, sql: str) -> tuple[Run, float]:
     """A Headrace program to its end, and the seconds it took."""
+    from headrace.spark.local import PREPARED
     from headrace.spark.session import Engine
 
-    spark = session(spec, ROCKSDB)
+    spark = session(spec, {**ROCKSDB, **PREPARED})
     started = time.perf_counter()
     engine = Engine(spark, settings=Settings(shards=CORES, compression=spec.codec))
     engine.sql(sql)

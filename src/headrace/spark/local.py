@@ -19,6 +19,9 @@ from headrace.errors import HeadraceError
 
 LOCAL = "local[*, 4]"
 """All of this machine; a task that fails is tried again, as on a cluster."""
+PREPARED = {"spark.python.daemon.module": "headrace.spark.daemon"}
+"""Python workers that need not import the engine at their first task; a session that was made elsewhere can have it
+too."""
 _UTC = {"spark.sql.session.timeZone": "UTC"}
 _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -34,7 +37,7 @@ def local_session(
     told = dict(_UTC)
     if not is_submitted():
         master = master or LOCAL
-        told |= {**_QUIET, **(conf or {})}
+        told |= {**PREPARED, **_QUIET, **(conf or {})}
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             told |= _LOOPBACK
