@@ -5,11 +5,12 @@ import { COLOURS, lineChart, sparkline } from "./charts.js";
 import { EDITOR } from "./editor.js";
 import { byName, bytes, clock, compact, duration, fitted, rate, whole, words } from "./format.js";
 import { planMarkup } from "./plan.js";
+import { treesMarkup } from "./trees.js";
 
 const MOST_CURVES = 8;
 /** Sections of the statistics that have a place of their own; all others are shown as they come. */
 const KNOWN = new Set(["queries", "streams", "shards", "windows", "orders", "switches", "graph", "stage_ms", "spark", "batches", "elapsed_s",
-  "batch_ms", "batch", "probes", "probes_allowed", "throttled_batches"]);
+  "batch_ms", "batch", "probes", "probes_allowed", "throttled_batches", "trees"]);
 
 export function statusMarkup({ stats, connection }) {
   if (connection !== "open") return html`<span class="lamp ${connection === "broken" ? "bad" : ""}"></span><span class="long">${connection === "broken" ? "no connection" : "connecting"}</span>`;
@@ -161,10 +162,11 @@ export function runtimeView(state) {
   const settings = pipeline.settings;
   const unknown = Object.entries(stats).filter(([name, value]) => !KNOWN.has(name) && value !== null && !(Array.isArray(value) && !value.length));
   return html`${figures(state)}<div class="packed">
-    ${card("Streams", table(stats.streams, ["stream", "tuples_per_s", "lag_ms", "late", "malformed", "tuples"]))}
+    ${card("Streams", table(stats.streams.map((one) => ({ ...one, behind_ms: one.is_idle ? "idle" : one.behind_ms })), ["stream", "tuples_per_s", "lag_ms", "behind_ms", "late", "malformed", "tuples"]))}
     ${card("Backlog of each window", backlog(stats.windows))}
     ${card("Shards", shards(stats.shards))}
     ${card("Scheduler", scheduler(stats, settings))}
+    ${stats.trees.length ? card("Overload and freshness", treesMarkup(stats.trees)) : ""}
     ${decisions(stats, pipeline)}
     ${stats.stage_ms.length ? card("Last micro-batch", bars(stats.stage_ms.map(([name, value]) => ({ name, value, text: duration(value) })), "by stage, the slowest shard")) : ""}
     ${stats.spark ? card("Spark", sparkCard(stats.spark)) : ""}
@@ -180,7 +182,13 @@ const card = (title, content) => html`<section class="card" aria-label="${title}
 function table(rows, names = Object.keys(rows[0] ?? {})) {
   if (!rows.length) return html`<p class="muted">None.</p>`;
   const is_number = (name) => rows.some((row) => typeof row[name] === "number");
-  return html`<div class="scroll"><table><thead><tr>${names.map((name) => html`<th class="${is_number(name) ? "num" : ""}">${words(name)}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${names.map((name) => html`<td class="${is_number(name) ? "num" : ""}${(name === "late" || name === "malformed") && row[name] ? " alarm" : ""}">${Array.isArray(row[name]) ? row[name].join(", ") : byName(name, row[name])}</td>`)}</tr>`)}</tbody></table></div>`;
+  return html`<div class="scroll"><table><thead><tr>${names.map((name) => html`<th class="${is_number(name) ? "num" : ""}">${words(name)}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${names.map((name) => html`<td class="${is_number(name) ? "num" : ""}${(name === "late" || name === "malformed") && row[name] ? " alarm" : ""}">${valueText(name, row[name])}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+function valueText(name, value) {
+  if (Array.isArray(value)) return value.map((one) => valueText(name, one)).join(", ");
+  if (value !== null && typeof value === "object") return Object.entries(value).map(([key, one]) => `${words(key)} ${valueText(key, one)}`).join(" ");
+  return byName(name, value);
 }
 
 function bars(rows, note) {
