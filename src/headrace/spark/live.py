@@ -88,6 +88,11 @@ class LiveQueries:
     def plan(self) -> SharedPlan:
         return self._engine.plan_of(self.queries.running)
 
+    @property
+    def out(self) -> Path:
+        """Where queries without INTO write."""
+        return self._out
+
     def directories(self) -> dict[str, Path]:
         """Where each query's rows are written, of those whose rows are in files; paused ones too."""
         plan = self._engine.plan_of((*self.queries.running, *self.queries.paused))
