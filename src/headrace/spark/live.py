@@ -134,4 +134,4 @@ class LiveQueries:
         for one in {path for query, path in sinks.directories.items() if query not in there}:
             claim(one, self._checkpoint.id)
         make_ready(self._engine.spark, [one for query, one in sinks.outlets.items() if query not in there])
-        return Change(after, [recorded(record, queries, after)], self._engine.work(plan, sinks), sinks)
+        return Change(after, recorded(record, queries, after), self._engine.work(plan, sinks), sinks)
