@@ -130,7 +130,7 @@ class LiveQueries:
         check_method(plan, self._engine.settings)
         check_trees(plan, self._engine.settings)
         sinks = self._engine.sinks(plan, self._out)
-        there = {query.name for query in queries.running}
+        there = {query.name for query in after.running if query in queries.running}
         for one in {path for query, path in sinks.directories.items() if query not in there}:
             claim(one, self._checkpoint.id)
         make_ready(self._engine.spark, [one for query, one in sinks.outlets.items() if query not in there])
