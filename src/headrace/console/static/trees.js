@@ -27,6 +27,6 @@ function treeMarkup(tree) {
 /** A row a half-way join, of the last micro-batch. */
 function halvesMarkup(tree) {
   const numbers = (half) => [compact(half.offered), tree.mu === null ? "all" : compact(half.allowed), compact(half.probed), compact(half.found), compact(half.stale)];
-  return html`<div class="scroll" tabindex="0" aria-label="Half-way joins of ${tree.plan}"><table><thead><tr><th>half-way join</th>${["offered", "allowed", "probed", "found", "stale"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead>
+  return html`<div class="scroll" tabindex="0" role="group" aria-label="Half-way joins of ${tree.plan}"><table><thead><tr><th>half-way join</th>${["offered", "allowed", "probed", "found", "stale"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead>
     <tbody>${tree.halves.map((half) => html`<tr><th scope="row">${half.name}</th>${numbers(half).map((one) => html`<td class="num">${one}</td>`)}</tr>`)}</tbody></table></div>`;
 }
