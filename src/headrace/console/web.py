@@ -297,7 +297,7 @@ def _serve_pipeline(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/stats", tags=["pipeline"])
     async def stats() -> RunStats:
-        """The statistics, at most a second old."""
+        """The statistics, about a second old."""
         return service.stats
 
     @app.get("/api/stats/stream", tags=["pipeline"], response_class=StreamingResponse)
