@@ -27,7 +27,7 @@ demo: setup ## a short run with a live table; results in out/demo
 
 test: check test-spark ## everything: check, then the tests that run Spark
 
-check: setup ## format, lint, types, fast tests, doctests, generated docs
+check: setup chromium ## format, lint, types, fast tests, doctests, generated docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

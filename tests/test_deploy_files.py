@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from headrace.console.access import check_token
+from headrace.errors import SettingError
 from headrace.sql import read_script
 
 ROOT = Path(__file__).parents[1]
@@ -96,6 +98,20 @@ def test_spark_processes_share_the_output_and_speak_to_one_master(compose: dict[
     master = services["headrace"]["environment"]["HEADRACE_MASTER"]
     assert master == services["worker"]["command"][-1] == "spark://master:7077"
     assert services["worker"]["deploy"]["replicas"] == 2
+
+
+def test_the_service_is_published_on_this_machine_and_asks_for_a_token(compose: dict[str, Any]) -> None:
+    service = compose["services"]["headrace"]
+    command = service["command"]
+    assert command[0] == "serve"
+    port = command[command.index("--port") + 1]
+    with pytest.raises(SettingError):
+        check_token(command[command.index("--host") + 1], None)  # so it listens beyond the container's loopback
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert service["environment"]["HEADRACE_TOKEN"].startswith("${HEADRACE_TOKEN:?")
+    assert f":{port}/healthz" in service["healthcheck"]["test"][-1]
+    compile(service["healthcheck"]["test"][-1], "healthcheck", "exec")
+    assert ("EXPOSE", port) in instructions()
 
 
 def test_program_is_read_and_writes_to_the_broker_of_the_compose_file(compose: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config import describe
+from headrace.config import Settings, describe
+from headrace.sql import read_script
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
@@ -54,6 +55,21 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_path_of_one_machine(page: Path) -> None:
     assert LOCAL_PATH.findall(page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_settings_are_written_as_they_are_read(page: Path) -> None:
+    text = page.read_text()
+    for name, value in re.findall(r"\bSET (\w+) = ('[^'\n]*'|[\w.]+)", text):
+        if name != "name" and "..." not in value:
+            Settings().with_text(name, value.strip("'"))
+    assert set(re.findall(r"`SET (\w+)`", text)) <= set(Settings.names())
+
+
+@pytest.mark.parametrize("name", ["README.md", *(f"docs/{one}.md" for one in ("index", "kafka", "ordering"))])
+def test_programs_are_read(name: str) -> None:
+    blocks = re.findall(r"^```sql\n(.*?)^```", (ROOT / name).read_text(), re.MULTILINE | re.DOTALL)
+    assert read_script(";\n".join(block.rstrip().rstrip(";") for block in blocks)).catalog.streams
 
 
 def test_the_checks_find_what_they_look_for(tmp_path: Path) -> None:

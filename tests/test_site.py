@@ -11,12 +11,14 @@ from pathlib import Path
 from headrace.console.prometheus import metrics_text
 from headrace.stats import (
     GraphStats,
+    HalfWayStats,
     OperatorStats,
     QueryStats,
     RunStats,
     ShardStats,
     SparkStats,
     StreamStats,
+    TreeStats,
     WindowStats,
 )
 
@@ -24,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 
 EVERYTHING = RunStats(
     queries=(QueryStats("q", 1, 1.0, 1.0, 1.0, 1.0, 1.0),),
-    streams=(StreamStats("s", 1, 1.0, 0, 0, 1.0),),
+    streams=(StreamStats("s", 1, 1.0, 0, 0, 1.0, 1.0),),
     shards=(ShardStats(0),),
     windows=(WindowStats("g", "1 s", 0),),
     stage_ms=(("join", 1.0),),
@@ -32,6 +34,7 @@ EVERYTHING = RunStats(
     probes_allowed=1,
     graph=GraphStats("fifo", "static", 1, operators=(OperatorStats("o", selectivity=1.0, service_us=1.0),)),
     spark=SparkStats(1, duration_ms=(("addBatch", 1.0),)),
+    trees=(TreeStats("g", "(a b)", "jaqpot", (HalfWayStats("a into b"),)),),
 )
 
 
@@ -49,12 +52,13 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     dashboard = json.loads((ROOT / "deploy" / "grafana" / "headrace.json").read_text())
     asked = {target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])}
     names = {name for one in asked for name in re.findall(r"headrace_\w+", one)}
-    told = set(re.findall(r"^(headrace_\w+)", metrics_text(EVERYTHING, extra=[("changes", "x", 1)]), re.MULTILINE))
+    page = metrics_text(EVERYTHING, age_s=1.0, extra=[("changes", "x", 1)])
+    told = set(re.findall(r"^(headrace_\w+)", page, re.MULTILINE))
     assert names
     assert names - told == set()
 
 
 def test_documented_metrics_exist() -> None:
-    told = metrics_text(EVERYTHING, extra=[("changes", "x", 1)])
+    told = metrics_text(EVERYTHING, age_s=1.0, extra=[("changes", "x", 1)])
     for name in re.findall(r"`(headrace_\w+)`", (ROOT / "docs" / "operations.md").read_text()):
         assert f"\n{name}" in f"\n{told}", name

@@ -98,6 +98,10 @@ def serve(
         ),
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="a file with the token", metavar="FILE")] = None,
+    allow_any_sink: Annotated[
+        bool,
+        typer.Option("--allow-any-sink", help="queries of the API may write anywhere, not only below --out"),
+    ] = False,
     checkpoint: CheckpointDir = None,
     forget_changes: ForgetChanges = False,
     log: Log = None,
@@ -119,7 +123,7 @@ def serve(
     engine = _checked_engine(file, out, settings, console)
     with bound_socket(host, port) as taken, _log_at(log) as events:
         started = _started(engine, out, checkpoint, console, once=False, forget_changes=forget_changes)
-        service = Service(started, events)
+        service = Service(started, events, allows_any_sink=allow_any_sink)
         with WebServer(web_app(service, shown), taken):
             console.print(f"console and API are at {address_of(taken)}", soft_wrap=True, highlight=False)
             watched(started, console, events, service)

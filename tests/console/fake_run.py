@@ -18,12 +18,14 @@ from headrace.spark.staging import BATCH_COLUMN, batch_name
 from headrace.sql import read_script
 from headrace.stats import (
     GraphStats,
+    HalfWayStats,
     OperatorStats,
     QueryStats,
     RunStats,
     ShardStats,
     SparkStats,
     StreamStats,
+    TreeStats,
     WindowStats,
 )
 
@@ -38,6 +40,29 @@ CREATE QUERY counted AS SELECT location_id FROM humidity WHERE value > 50 INTO (
 """
 
 OPERATOR = OperatorStats("join 1a2b", "a.location_id = b.location_id", 2, 1024, 9, 0.5, 3.2)
+TREES = (
+    TreeStats(
+        "a(k) = b(k) = c(k)",
+        "((a b) c)",
+        "jaqpot",
+        (HalfWayStats("a into b", 1200, 300, 250, 4, 310.5), HalfWayStats("a b into c", 250, 250, 90, 0, 260.0)),
+        results_per_s=50.0,
+        saturation_per_s=200.0,
+        mu=300.0,
+        freshness_share=0.1,
+        left_out=4000,
+        stale=7,
+        purged=5,
+        released_late=2,
+        infeasible=("state a b: tuples of a stay for 40 s, fresh for 30 s",),
+        allocations=3,
+        allocation_ms=1.5,
+    ),
+    TreeStats(
+        "d(k) = e(k)", "(d e)", "pruned", (HalfWayStats("d into e", 80, 80, 9, 0, 80.0),), 9.0, 9.0, math.inf, 1.0
+    ),
+)
+"""One tree that has too much to do, and one without a limit."""
 
 
 class FakeRun:
@@ -49,6 +74,7 @@ class FakeRun:
         self.queries = QuerySet(script.queries)
         self.settings = Settings()
         self.out = out
+        self.checkpoint = out / "_checkpoint"
         self.is_active = True
         self.last_batch: int | None = None
         self.batches = 0
@@ -115,7 +141,8 @@ class FakeRun:
             elapsed_s=75.0,
             queries=tuple(queries),
             streams=tuple(
-                StreamStats(one.name, 90_000, 1000 * wave, 3, 0, 420.0 * wave) for one in self._catalog.streams
+                StreamStats(one.name, 90_000, 1000 * wave, 3, 0, 420.0 * wave, 1500.0 * place, is_idle=place == 1)
+                for place, one in enumerate(self._catalog.streams)
             ),
             shards=(
                 ShardStats(0, 60_000, 10, 2_000_000, 4, 900, 80, busy_ms=310.0),
@@ -129,4 +156,5 @@ class FakeRun:
             graph=GraphStats("threshold", "oldest", 2**28, 2**20, "normal", 2, False, (OPERATOR,)),
             batch=self.last_batch,
             spark=SparkStats(self.last_batch or 0, 2000, 1900.0, 4100.0, 24, 2**22, (("addBatch", 380.0),)),
+            trees=TREES,
         )

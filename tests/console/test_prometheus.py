@@ -11,7 +11,9 @@ from fake_run import FakeRun
 from headrace.console.prometheus import KNOWN, metrics_text
 from headrace.stats import QueryStats, RunStats
 
-LINE = re.compile(r'^headrace_[a-z0-9_]+(\{[a-z0-9_]+="(\\.|[^"\\])*"(,[a-z0-9_]+="(\\.|[^"\\])*")*\})? -?[0-9.e+-]+$')
+LINE = re.compile(
+    r'^headrace_[a-z0-9_]+(\{[a-z0-9_]+="(\\.|[^"\\])*"(,[a-z0-9_]+="(\\.|[^"\\])*")*\})? (-?[0-9.e+-]+|\+Inf)$'
+)
 
 
 def test_every_line_is_well_formed_and_every_metric_is_described_once(tmp_path: Path) -> None:
@@ -23,6 +25,26 @@ def test_every_line_is_well_formed_and_every_metric_is_described_once(tmp_path: 
     assert {re.split(r"[{ ]", line)[0] for line in lines} == set(helps)
     assert "headrace_changes_total 7" in lines
     assert 'headrace_query_response_seconds{quantile="0.99",query="near"} 0.21' in lines
+
+
+def test_overload_freshness_and_who_is_behind_are_told(tmp_path: Path) -> None:
+    lines = metrics_text(FakeRun(tmp_path).stats(), age_s=1.5).splitlines()
+    for what, value in (
+        ("left_out_probes_total", 4000),
+        ("stale_tuples_total", 7),
+        ("purged_tuples_total", 5),
+        ("late_micro_batches_total", 2),
+        ("infeasible", 1),
+        ("service_rate", 300),
+    ):
+        assert f'headrace_tree_{what}{{group="a(k) = b(k) = c(k)"}} {value}' in lines
+    assert 'headrace_tree_service_rate{group="d(k) = e(k)"} +Inf' in lines
+    assert "# TYPE headrace_tree_left_out_probes_total counter" in lines
+    assert 'headrace_half_way_probed{group="a(k) = b(k) = c(k)",half_way="a into b"} 300' in lines
+    assert 'headrace_stream_behind_seconds{stream="humidity"} 1.5' in lines
+    assert 'headrace_stream_idle{stream="humidity"} 1' in lines
+    assert "headrace_statistics_age_seconds 1.5" in lines
+    assert not any(line.startswith("headrace_trees") for line in lines)
 
 
 def test_labels_are_escaped() -> None:

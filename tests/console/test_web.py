@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,13 @@ def test_queries_come_and_go(served: Served) -> None:
         ("POST", "/api/queries", "CREATE QUERY new AS SELECT x FROM humidity", 400, "x"),
         ("POST", "/api/queries", "CREATE QUERY near AS SELECT ts FROM humidity", 400, "there is a query near already"),
         ("POST", "/api/queries", "SET shards = 3", 409, "cannot change while running"),
+        (
+            "POST",
+            "/api/queries",
+            "CREATE QUERY new AS SELECT ts FROM humidity INTO (connector = 'parquet', path = '/x')",
+            403,
+            "not below",
+        ),
         ("DELETE", "/api/queries/nobody", None, 404, "there is no query nobody"),
         ("POST", "/api/queries/near/resume", None, 409, "query near is not paused"),
         ("GET", "/api/queries/counted/results", None, 409, "writes to count, not to files"),
@@ -194,6 +202,33 @@ def test_statistics_curves_and_metrics(served: Served) -> None:
     assert 'headrace_query_results_total{query="wide"} 2000' in served.client.get("/metrics").text
 
 
+def test_metrics_say_how_old_they_are(tmp_path: Path) -> None:
+    service = Service(FakeRun(tmp_path))  # nobody looks
+    time.sleep(0.03)
+    assert service.look_age_s >= 0.03
+    with WebServer(web_app(service), taken := bound_socket("127.0.0.1", 0)):
+        text = httpx.get(f"{address_of(taken)}/metrics").text
+    service.release()
+    (line,) = [line for line in text.splitlines() if line.startswith("headrace_statistics_age_seconds")]
+    aged = service.look_age_s
+    assert 0.03 <= float(line.split()[1]) <= aged
+    service.take_sample(1000.0)
+    assert service.look_age_s < aged
+
+
+def refused(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def test_a_limit_that_is_infinite_is_null_in_every_answer(served: Served) -> None:
+    text = served.client.get("/api/stats").text
+    with served.client.stream("GET", "/api/stats/stream") as answer:
+        event = next(line for line in answer.iter_lines() if line.startswith("data: "))
+    for told in (text, event.removeprefix("data: ")):
+        trees = json.loads(told, parse_constant=refused)["trees"]
+        assert [one["mu"] for one in trees] == [300.0, None]
+
+
 def test_with_a_token_only_the_page_and_health_are_open(tmp_path: Path) -> None:
     with Served(tmp_path, TOKEN) as served:
         for path in ("/", "/healthz", "/static/console.css"):
@@ -256,8 +291,12 @@ def test_changes_are_in_the_structured_log(tmp_path: Path) -> None:
     with opened_log(str(file)) as log, Served(tmp_path / "out", log=log) as served:
         served.client.post("/api/queries", json={"sql": NEW})
         served.client.post("/api/queries/near/resume")
+        served.client.post(
+            "/api/queries", json={"sql": f"{NEW.replace('new', 'away')} INTO (connector = 'parquet', path = '/x')"}
+        )
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     told = [(one["level"], one["event"], one.get("what"), one.get("query")) for one in lines]
     assert ("info", "query_changed", "add", "new") in told
     assert ("warning", "change_refused", "resume", "near") in told
+    assert ("warning", "change_refused", "add", "away") in told
     assert all({"time", "level", "event"} <= one.keys() for one in lines)

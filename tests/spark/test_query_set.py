@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,16 @@ def test_what_is_undone_leaves_no_record(records: list[Record], left: list[Recor
     assert undone(records) == left
 
 
-def test_only_an_add_of_one_query_is_about_that_query() -> None:
-    for record, name in (({"add": text("c")}, "c"), ({"add": f"{text('c')}; {text('d')}"}, None)):
-        assert recorded(record, BEGIN, BEGIN.after(record, CATALOG)).get("query") == name
+def test_a_text_that_only_adds_is_a_record_for_each_query() -> None:
+    def records(record: Record, before: QuerySet = BEGIN) -> list[Record]:
+        return recorded(record, before, before.after(record, CATALOG))
+
+    other = {"add": text("d"), "query": "d"}
+    assert records({"add": text("c")}) == [ADDED]
+    assert records({"add": f"{text('c')};\n{text('d')};"}) == [ADDED, other]
+    for record in ({"add": f"DROP QUERY a; {text('c')}"}, {"add": "DROP QUERY a"}, {"pause": "a"}, {"drop": "a"}):
+        assert records(record) == [record]
+    assert records({"resume": "a"}, after({"pause": "a"})) == [{"resume": "a"}]
 
 
 def test_the_next_run_has_what_was_changed(tmp_path: Path) -> None:
@@ -112,3 +120,36 @@ def test_a_query_that_the_program_has_by_now_is_the_programs(tmp_path: Path) -> 
     assert replayed(file, program.catalog, program.queries).running == program.queries
     write_down(file, [{"drop": "c"}])
     assert names(replayed(file, program.catalog, program.queries)) == (["a"], [])
+
+
+def aside(file: Path) -> list[Record]:
+    return [json.loads(line) for line in file.with_name("changes.aside.jsonl").read_text().splitlines()]
+
+
+def test_what_holds_no_longer_is_kept_with_the_reason_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "changes.jsonl"
+    lost = {"add": "CREATE QUERY d AS SELECT gone FROM t", "query": "d"}
+    write_down(file, [lost, ADDED, {"pause": "nobody"}])
+    assert names(replayed(file, CATALOG, PROGRAM.queries)) == (["a", "b", "c"], [])
+    reasons = ["there is no column gone", "there is no query nobody: the queries are a, b, c"]
+    assert aside(file) == [lost | {"reason": reasons[0]}, {"pause": "nobody", "reason": reasons[1]}]
+    assert [one.levelname for one in caplog.records] == ["WARNING"] * 2
+    for reason, one in zip(reasons, caplog.records, strict=True):
+        assert reason in one.getMessage()
+        assert str(file.with_name("changes.aside.jsonl")) in one.getMessage()
+    caplog.clear()
+    assert names(replayed(file, CATALOG, PROGRAM.queries)) == (["a", "b", "c"], [])
+    assert (len(aside(file)), caplog.records) == (2, []), "said once"
+
+
+def test_of_two_queries_that_were_added_the_one_that_the_program_lacks_stays(tmp_path: Path) -> None:
+    file = tmp_path / "changes.jsonl"
+    both = {"add": f"{text('c')}; {text('d')}"}
+    write_down(file, recorded(both, BEGIN, BEGIN.after(both, CATALOG)))
+    program = read_script(f"{STREAM} CREATE QUERY c AS SELECT k FROM t")
+    found = replayed(file, program.catalog, program.queries)
+    assert names(found) == (["c", "d"], [])
+    assert found.running[0] is program.queries[0]
+    assert [one["query"] for one in aside(file)] == ["c"]

@@ -7,11 +7,12 @@ own names: a number is a gauge, and the texts beside it in a list's entry are it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeAlias
 
-from headrace.stats import OperatorStats, QueryStats, RunStats, ShardStats, SparkStats, StreamStats
+from headrace.stats import OperatorStats, QueryStats, RunStats, ShardStats, SparkStats, StreamStats, TreeStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels: TypeAlias = Mapping[str, str]
@@ -19,7 +20,7 @@ Labels: TypeAlias = Mapping[str, str]
 KNOWN = frozenset(
     {
         "batches", "elapsed_s", "queries", "streams", "shards", "batch_ms", "stage_ms", "windows", "probes",
-        "probes_allowed", "throttled_batches", "orders", "switches", "graph", "batch", "spark",
+        "probes_allowed", "throttled_batches", "orders", "switches", "graph", "batch", "spark", "trees",
     }
 )  # fmt: skip
 """Fields of the statistics that have names here."""
@@ -41,18 +42,25 @@ class _Page:
         if value is not None:
             full = f"headrace_{name}"
             head = [f"# HELP {full} {_escaped(text)}", f"# TYPE {full} {kind}"]
-            self._lines.setdefault(full, head).append(f"{full}{_label_text(labels)} {float(value):.12g}")
+            self._lines.setdefault(full, head).append(f"{full}{_label_text(labels)} {_number(value)}")
 
     def text(self) -> str:
         return "".join(f"{line}\n" for lines in self._lines.values() for line in lines)
 
 
 def metrics_text(
-    stats: RunStats, *, is_up: bool = True, paused: int = 0, extra: Iterable[tuple[str, str, float]] = ()
+    stats: RunStats,
+    *,
+    is_up: bool = True,
+    paused: int = 0,
+    age_s: float | None = None,
+    extra: Iterable[tuple[str, str, float]] = (),
 ) -> str:
-    """The page that a scraper reads. ``extra``: counters of the service itself, as (name, text, value)."""
+    """The page that a scraper reads. ``age_s``: how old the statistics are; ``extra``: counters of the service itself,
+    as (name, text, value)."""
     page = _Page()
     page.gauge("up", "1 while the pipeline runs.", is_up)
+    page.gauge("statistics_age_seconds", "Time since the last look at the run.", age_s)
     _tell_run(page, stats)
     page.gauge("paused_queries", "Queries that are paused.", paused)
     for query in stats.queries:
@@ -65,6 +73,8 @@ def metrics_text(
         place = {"group": window.group, "window": window.window}
         page.gauge("window_backlog_tuples", "Tuples that wait to scan a window.", window.backlog_tuples, **place)
     _tell_graph(page, stats)
+    for tree in stats.trees:
+        _tell_tree(page, tree)
     if stats.spark is not None:
         _tell_spark(page, stats.spark)
     for one in fields(stats):
@@ -111,6 +121,9 @@ def _tell_stream(page: _Page, one: StreamStats) -> None:
     page.counter("stream_malformed", "Rows that could not be read.", one.malformed, stream=name)
     lag_s = None if one.lag_ms is None else one.lag_ms / 1000
     page.gauge("stream_lag_seconds", "How far the newest event time is behind the clock.", lag_s, stream=name)
+    behind_s = None if one.behind_ms is None else one.behind_ms / 1000
+    page.gauge("stream_behind_seconds", "How far it is behind the stream that is furthest.", behind_s, stream=name)
+    page.gauge("stream_idle", "1 while nobody waits for it, as it is silent.", one.is_idle, stream=name)
 
 
 def _tell_shard(page: _Page, one: ShardStats) -> None:
@@ -145,6 +158,29 @@ def _tell_operator(page: _Page, one: OperatorStats) -> None:
     page.gauge("operator_service_seconds", "Time for a tuple, or a probe, lately.", service_s, operator=name)
 
 
+def _tell_tree(page: _Page, one: TreeStats) -> None:
+    """A join whose probes may be left out; labels are what stays when its plan changes."""
+    name = one.group
+    page.gauge("tree_results_per_second", "Results of the last micro-batch.", one.results_per_s, group=name)
+    page.gauge("tree_saturation_per_second", "Results if none were left out.", one.saturation_per_s, group=name)
+    page.gauge("tree_service_rate", "Units of cost a second; +Inf without a limit.", one.mu, group=name)
+    page.gauge("tree_freshness_ratio", "The part of them that keeps states fresh.", one.freshness_share, group=name)
+    page.gauge("tree_infeasible", "States that cannot be kept fresh.", len(one.infeasible), group=name)
+    page.counter("tree_left_out_probes", "Probes that were left out.", one.left_out, group=name)
+    page.counter("tree_stale_tuples", "Tuples and pairs that were too old.", one.stale, group=name)
+    page.counter("tree_purged_tuples", "Tuples in between let go for their age.", one.purged, group=name)
+    page.counter("tree_late_micro_batches", "Published when a result was stale.", one.released_late, group=name)
+    page.counter("tree_allocations", "How often probes were allocated.", one.allocations, group=name)
+    page.gauge("tree_allocation_seconds", "Time of the last allocation.", one.allocation_ms / 1000, group=name)
+    for half in one.halves:
+        place = {"group": name, "half_way": half.name}
+        page.gauge("half_way_offered", "Tuples offered to a half-way join, last micro-batch.", half.offered, **place)
+        page.gauge("half_way_allowed", "Probes that it was allowed.", half.allowed, **place)
+        page.gauge("half_way_probed", "Tuples that probed.", half.probed, **place)
+        page.gauge("half_way_found", "Pairs that were found.", half.found, **place)
+        page.gauge("half_way_stale", "Tuples and pairs that were too old.", half.stale, **place)
+
+
 def _tell_spark(page: _Page, one: SparkStats) -> None:
     page.gauge("spark_input_rows", "Rows of the last micro-batch with work.", one.input_rows)
     page.gauge("spark_input_rows_per_second", "Rows that arrive, as Spark measures it.", one.input_rows_per_s)
@@ -167,6 +203,16 @@ def _tell_unknown(page: _Page, name: str, value: Any, labels: Labels) -> None:
     elif isinstance(value, tuple):
         for one in value:
             _tell_unknown(page, name, one, labels)
+
+
+def _number(value: float) -> str:
+    """
+    >>> _number(0.25), _number(float("inf")), _number(float("nan"))
+    ('0.25', '+Inf', 'NaN')
+    """
+    if math.isfinite(value):
+        return f"{float(value):.12g}"
+    return "NaN" if math.isnan(value) else f"{'-' if value < 0 else '+'}Inf"
 
 
 def _label_text(labels: Labels) -> str:

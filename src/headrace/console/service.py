@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from headrace.config import Settings
 from headrace.console.eventlog import EventLog
 from headrace.console.results import PublishedRows
+from headrace.console.sink_places import SinkPlaces, SinkRefusedError
 from headrace.console.timeline import Timeline
 from headrace.errors import HeadraceError, SqlError
 from headrace.plan.picture import PlanPicture, picture_of
@@ -51,6 +52,10 @@ class ServedRun(Protocol):
     def settings(self) -> Settings: ...
     @property
     def last_batch(self) -> int | None: ...
+    @property
+    def out(self) -> Path: ...
+    @property
+    def checkpoint(self) -> Path: ...
     def add(self, sql: str) -> None: ...
     def drop(self, name: str) -> None: ...
     def pause(self, name: str) -> None: ...
@@ -92,10 +97,12 @@ class ChangeMade:
 
 
 class Service:
-    """One pipeline, asked by many."""
+    """One pipeline, asked by many. Queries that come in this way write below the run's output directory only, and to
+    brokers that the program names, unless ``allows_any_sink``."""
 
-    def __init__(self, run: ServedRun, log: EventLog | None = None) -> None:
+    def __init__(self, run: ServedRun, log: EventLog | None = None, *, allows_any_sink: bool = False) -> None:
         self.run = run
+        self._places = None if allows_any_sink else SinkPlaces(run.out, run.checkpoint)
         self.log = log or EventLog()
         self.timeline = Timeline()
         self.changes: deque[ChangeMade] = deque(maxlen=REMEMBERED)
@@ -104,6 +111,7 @@ class Service:
         self.askers = ThreadPoolExecutor(ASKERS, "headrace-ask")
         self.readers = ThreadPoolExecutor(READERS, "headrace-read")
         self._latest = run.stats()
+        self._looked_s = time.monotonic()
         self._looking = threading.Thread(target=self._look, name="headrace-look", daemon=True)
 
     def start(self) -> None:
@@ -129,6 +137,7 @@ class Service:
     def take_sample(self, now_s: float) -> None:
         """Looks at the run and remembers."""
         self._latest = self.run.stats()
+        self._looked_s = time.monotonic()
         self.timeline.add(now_s, self._latest)
 
     # --- what is asked
@@ -138,9 +147,28 @@ class Service:
         """As of the last look."""
         return self._latest
 
+    @property
+    def look_age_s(self) -> float:
+        """How long ago that was."""
+        return time.monotonic() - self._looked_s
+
+    def check(self, sql: str) -> tuple[str, ...]:
+        """Refuses a text that could not be added; the names of the queries that it would add."""
+        names = self.run.check(sql)
+        if self._places is not None:
+            catalog, known = self.run.plan().catalog, self.run.queries
+            there = (*known.running, *known.paused)
+            new = [query for query in known.read(sql, catalog).queries if query not in there]
+            self._places.check(new, there, catalog.streams, self.run.directories().values())
+        return names
+
     def add(self, sql: str) -> tuple[str, ...]:
         """Adds a text's queries; their names."""
-        names = self.run.check(sql)
+        try:
+            names = self.check(sql)
+        except SinkRefusedError as error:
+            self.log.write("change_refused", "warning", what="add", query=error.query, message=str(error))
+            raise
         self._change("add", ", ".join(names) or "(text)", lambda: self.run.add(sql))
         return names
 

@@ -1,9 +1,9 @@
 """The REST API and the page: HTTP in, :class:`Service` out.
 
 Owns the addresses, their answers and how errors look (``{"error": {"message", "hint", "line", "column", "length"}}``):
-400 the SQL is wrong, 404 there is no such query, 409 it cannot be done now, 503 the pipeline has ended. Server-sent
-events carry their micro-batch as id, so a reader that was cut off goes on where it was. Nothing here computes; whatever
-may wait is done by the service's threads. Needs the extra ``console``.
+400 the SQL is wrong, 403 a sink that callers may not write to, 404 there is no such query, 409 it cannot be done now,
+503 the pipeline has ended. Server-sent events carry their micro-batch as id, so a reader that was cut off goes on where
+it was. Nothing here computes; whatever may wait is done by the service's threads. Needs the extra ``console``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from headrace.console.service import (
     UnknownQueryError,
     told_error,
 )
+from headrace.console.sink_places import SinkRefusedError
 from headrace.console.timeline import History
 from headrace.errors import HeadraceError, SqlError
 from headrace.plan.graph_drawing import draw_graph
@@ -109,6 +110,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     for status, text in (
         (400, "the SQL is wrong"),
         (401, "a token is required"),
+        (403, "not from there, or not to that sink"),
         (404, "there is no such query"),
         (409, "it cannot be done now"),
     )
@@ -147,6 +149,8 @@ def _refusing(service: Service) -> Callable[[Request, Exception], Awaitable[Resp
             status = 404
         elif isinstance(error, SqlError):
             status = 400
+        elif isinstance(error, SinkRefusedError):
+            status = 403
         elif not service.run.is_active:
             status = 503
         return JSONResponse({"error": told_error(error)}, status)
@@ -254,7 +258,7 @@ def _serve_sql(app: FastAPI, service: Service) -> None:
     async def check(given: SqlText) -> Checked:
         """Whether a text could be added now; if not, what is wrong, where, and what to write instead."""
         try:
-            return Checked(ok=True, adds=list(await _done_by(service.readers, service.run.check, given.sql)))
+            return Checked(ok=True, adds=list(await _done_by(service.readers, service.check, given.sql)))
         except HeadraceError as error:
             return Checked(ok=False, problem=Problem(**told_error(error)))
 
@@ -293,7 +297,7 @@ def _serve_pipeline(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/stats", tags=["pipeline"])
     async def stats() -> RunStats:
-        """The statistics, at most a second old."""
+        """The statistics, about a second old."""
         return service.stats
 
     @app.get("/api/stats/stream", tags=["pipeline"], response_class=StreamingResponse)
@@ -325,10 +329,10 @@ def _serve_operations(app: FastAPI, service: Service) -> None:
         """The statistics for Prometheus."""
         paused = len(service.run.queries.paused)
         extra = [("changes", "Queries added, dropped, paused or resumed.", float(service.changes_made))]
-        return Response(
-            metrics_text(service.stats, is_up=service.run.is_active, paused=paused, extra=extra),
-            media_type=CONTENT_TYPE,
+        text = metrics_text(
+            service.stats, is_up=service.run.is_active, paused=paused, age_s=service.look_age_s, extra=extra
         )
+        return Response(text, media_type=CONTENT_TYPE)
 
     @app.get("/healthz", tags=["operations"])
     async def health() -> Response:

@@ -88,6 +88,11 @@ class LiveQueries:
     def plan(self) -> SharedPlan:
         return self._engine.plan_of(self.queries.running)
 
+    @property
+    def out(self) -> Path:
+        """Where queries without INTO write."""
+        return self._out
+
     def directories(self) -> dict[str, Path]:
         """Where each query's rows are written, of those whose rows are in files; paused ones too."""
         plan = self._engine.plan_of((*self.queries.running, *self.queries.paused))
@@ -125,8 +130,8 @@ class LiveQueries:
         check_method(plan, self._engine.settings)
         check_trees(plan, self._engine.settings)
         sinks = self._engine.sinks(plan, self._out)
-        there = {query.name for query in queries.running}
+        there = {query.name for query in after.running if query in queries.running}
         for one in {path for query, path in sinks.directories.items() if query not in there}:
             claim(one, self._checkpoint.id)
         make_ready(self._engine.spark, [one for query, one in sinks.outlets.items() if query not in there])
-        return Change(after, [recorded(record, queries, after)], self._engine.work(plan, sinks), sinks)
+        return Change(after, recorded(record, queries, after), self._engine.work(plan, sinks), sinks)

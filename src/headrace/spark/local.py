@@ -65,7 +65,8 @@ def not_started(error: Exception, told: Mapping[str, str], log: Path | None) -> 
     if packages and (log is None or "unresolved dependenc" in log.read_text(errors="replace").lower()):
         return (
             f"Spark could not fetch {packages} from Maven Central{where}: let it be reached, name other versions with "
-            "SET packages = '...', or fetch the jars elsewhere and give their directory with SET jars = 'DIR'"
+            "SET packages = '...', or give jars that are there with SET jars = 'DIR'. If it has no Kafka connector of "
+            "this version of Spark, python -m headrace.spark.fetching DIR fetches one that stands in"
         )
     first = str(error).strip().splitlines()[0]
     return f"Spark did not start ({first}){where}: it needs Java 17 or newer, on PATH or in JAVA_HOME"

@@ -25,8 +25,8 @@ from headrace.plan.queries import Query
 from headrace.sql import Script, read_script
 
 Record: TypeAlias = dict[str, Any]
-"""``{"add": text}``, ``{"drop": name}``, ``{"pause": name}`` or ``{"resume": name}``; an add that created one query and
-did nothing else has its name in ``"query"``."""
+"""``{"add": text}``, ``{"drop": name}``, ``{"pause": name}`` or ``{"resume": name}``; an add of one query and nothing
+else has its name in ``"query"``."""
 
 log = logging.getLogger("headrace.queries")
 
@@ -103,11 +103,14 @@ class QuerySet:
         return found
 
 
-def recorded(record: Record, before: QuerySet, after: QuerySet) -> Record:
-    """The record, with the query that it adds where that is all it does."""
+def recorded(record: Record, before: QuerySet, after: QuerySet) -> list[Record]:
+    """What is written down of a record: a text that only adds is an add for each of its queries, so that each holds,
+    is undone, or holds no longer by itself; another text stays as it is."""
     new = [query for query in after.running if query not in before.running]
-    is_all = len(new) == 1 and (*before.running, *new) == after.running and before.paused == after.paused
-    return record | ({"query": new[0].name} if "add" in record and is_all else {})
+    is_all = (*before.running, *new) == after.running and before.paused == after.paused
+    if "add" not in record or not is_all:
+        return [record]
+    return [{"add": query.text, "query": query.name} for query in new]
 
 
 # --- what was changed, for the next run

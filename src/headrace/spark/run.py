@@ -124,6 +124,16 @@ class Run:
         """Refuses a text that ``add`` would refuse; the names of the queries it would add."""
         return self._live.check(sql)
 
+    @property
+    def out(self) -> Path:
+        """Where queries without INTO write."""
+        return self._live.out
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where offsets, state and changes are kept."""
+        return self._checkpoint.directory
+
     def directories(self) -> dict[str, Path]:
         """Where the rows of each query are, of those whose rows are in files."""
         return self._live.directories()

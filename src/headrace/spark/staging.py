@@ -198,6 +198,11 @@ def claim(directory: Path, checkpoint_id: str) -> None:
     aside.rename(owner)
 
 
+def is_claimed(directory: Path) -> bool:
+    """Whether a directory is some checkpoint's."""
+    return (directory / _OWNER).exists()
+
+
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)

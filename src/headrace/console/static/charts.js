@@ -1,4 +1,4 @@
-// Curves over time, as SVG: a few lines, an axis, and what the pointer is over.
+// Curves over time, as SVG: a few lines, an axis, and the values where the pointer is, or the arrow keys have gone.
 
 import { html } from "./dom.js";
 import { clock } from "./format.js";
@@ -18,15 +18,15 @@ export function lineChart({ id, label, at, series, width, height = 200, show, lo
   const [first, last] = [at[0], at[at.length - 1]];
   const x = (time) => PAD.left + ((time - first) / Math.max(last - first, 1)) * inner.width;
   const y = (value) => PAD.top + inner.height - scale.place(value);
-  drawn.set(id, { at, series, x, y, show, width, height });
-  return html`<div class="chart" data-key="${id}" data-chart="${id}">
+  drawn.set(id, { at, series, x, y, show, width, height, shown: drawn.get(id)?.shown });
+  return html`<div class="chart" data-key="${id}" data-chart="${id}" tabindex="0" role="group" aria-label="${label}; the arrows go through it">
     <svg viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="${label}">
       ${scale.ticks.map((tick) => html`<g class="tick"><line x1="${PAD.left}" x2="${width - PAD.right}" y1="${y(tick).toFixed(1)}" y2="${y(tick).toFixed(1)}"/><text x="${PAD.left - 8}" y="${(y(tick) + 3.5).toFixed(1)}">${show(tick)}</text></g>`)}
       ${timeTicks(first, last, inner.width).map(({ time, text, end }) => html`<text class="time${end ? " end" : ""}" x="${x(time).toFixed(1)}" y="${height - 6}">${text}</text>`)}
       ${series.map((one) => html`<path class="line c${one.colour % COLOURS}" d="${path(at, one.values, x, y)}"/>`)}
       <line class="cross" data-own x1="0" x2="0" y1="${PAD.top}" y2="${height - PAD.bottom}"/>
     </svg>
-    <div class="tip" data-own hidden></div>
+    <div class="tip" data-own role="status" hidden></div>
   </div>`;
 }
 
@@ -84,7 +84,7 @@ function timeTicks(first, last, width) {
   const span = last - first;
   const wanted = Math.max(Math.min(Math.floor(width / 110), 5), 1);
   const steps = [5, 10, 15, 30, 60, 120, 180, 300, 600];
-  const step = steps.find((one) => span / one <= wanted) ?? 600;
+  const step = steps.find((one) => span / one <= wanted) ?? Math.ceil(span / wanted / 600) * 600;
   const ticks = [{ time: last, text: "now", end: true }];
   for (let ago = step; ago <= span * 0.97; ago += step) {
     const text = ago % 60 === 0 ? `${ago / 60} min ago` : `${ago} s ago`;
@@ -97,17 +97,41 @@ function timeTicks(first, last, width) {
 export function hover(event) {
   const chart = event.target.closest?.("[data-chart]");
   for (const tip of document.querySelectorAll(".chart .tip:not([hidden])")) {
-    if (!chart || !chart.contains(tip)) hide(tip.closest(".chart"));
+    const other = tip.closest(".chart");
+    if (other !== chart && other !== document.activeElement) hide(other);
   }
   const told = chart && drawn.get(chart.dataset.chart);
   if (!told) return;
   const box = chart.querySelector("svg").getBoundingClientRect();
-  const scale = told.width / box.width;
-  const at = (event.clientX - box.left) * scale;
+  const at = (event.clientX - box.left) * (told.width / box.width);
+  tell(chart, told, nearest(told.at, (time) => Math.abs(told.x(time) - at)));
+}
+
+/** Shows the newest values of the chart that has the focus; with the arrows, those before and after. */
+export function walk(event) {
+  const chart = event.target.closest?.("[data-chart]");
+  const told = chart && drawn.get(chart.dataset.chart);
+  if (!told) return;
+  if (event.type === "focusout") { hide(chart); return; }
+  const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+  if (event.type === "keydown" && !(event.key in steps)) return;
+  const last = told.at.length - 1;
+  const now = event.type === "keydown" && told.shown !== undefined ? nearest(told.at, (time) => Math.abs(time - told.shown)) : last;
+  if (event.type === "keydown") event.preventDefault();
+  tell(chart, told, Math.max(Math.min(now + (steps[event.key] ?? 0), last), 0));
+}
+
+function nearest(times, distance) {
   let place = 0;
-  for (let one = 0; one < told.at.length; one += 1) {
-    if (Math.abs(told.x(told.at[one]) - at) < Math.abs(told.x(told.at[place]) - at)) place = one;
-  }
+  for (let one = 0; one < times.length; one += 1) if (distance(times[one]) < distance(times[place])) place = one;
+  return place;
+}
+
+/** Puts the cross and the values of one time into a chart. */
+function tell(chart, told, place) {
+  told.shown = told.at[place];
+  const box = chart.querySelector("svg").getBoundingClientRect();
+  const scale = told.width / box.width;
   const cross = chart.querySelector(".cross");
   const x = told.x(told.at[place]);
   cross.setAttribute("x1", x);

@@ -1,7 +1,7 @@
 // The console: what is known, which view is shown, what is done. The service is asked; nothing is computed from rows.
 
 import { follow, get, onTokenWanted, post, request } from "./api.js";
-import { hover } from "./charts.js";
+import { hover, walk } from "./charts.js";
 import { draw, html } from "./dom.js";
 import { Editor } from "./editor.js";
 import { planView, queriesView, runtimeView, sqlView, statusMarkup } from "./views.js";
@@ -93,11 +93,16 @@ function show() {
   }
 }
 
+/** A name out of an address; one that was written by hand may not be encoded. */
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
 function route() {
   const [, name = "plan", rest = ""] = location.hash.split("/");
   const before = `${state.view}/${state.name}`;
   state.view = name in VIEWS ? name : "plan";
-  state.name = rest ? decodeURIComponent(rest) : null;
+  state.name = rest ? decoded(rest) : null;
   state.chosen = null;
   for (const link of document.querySelectorAll("nav [data-view]")) {
     if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
@@ -171,6 +176,7 @@ const doing = {
       if (state.name?.toLowerCase() === name.toLowerCase()) location.hash = "#/queries";
     }
   },
+  skip() { view.focus(); },
   tail() { state.tail.is_on = !state.tail.is_on; show(); },
   sample(button) { editor.set(button.dataset.text); editor.area.focus(); },
   async explain() {
@@ -244,6 +250,7 @@ document.getElementById("ask-input").addEventListener("keydown", (event) => {
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-action]");
+  if (button?.tagName === "A") event.preventDefault(); // its address is for who has no scripts
   if (button && !button.disabled) Promise.resolve(doing[button.dataset.action](button)).catch(complain);
 });
 
@@ -262,6 +269,7 @@ function choose(event) {
 document.addEventListener("pointerover", choose);
 document.addEventListener("focusin", choose);
 document.addEventListener("pointermove", hover);
+for (const kind of ["focusin", "focusout", "keydown"]) document.addEventListener(kind, walk);
 window.addEventListener("hashchange", route);
 new ResizeObserver(() => show()).observe(view);
 setInterval(() => { if (state.stats && !document.hidden) reload().catch(() => {}); }, 10_000);

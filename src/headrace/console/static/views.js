@@ -5,11 +5,12 @@ import { COLOURS, lineChart, sparkline } from "./charts.js";
 import { EDITOR } from "./editor.js";
 import { byName, bytes, clock, compact, duration, fitted, rate, whole, words } from "./format.js";
 import { planMarkup } from "./plan.js";
+import { treesMarkup } from "./trees.js";
 
 const MOST_CURVES = 8;
 /** Sections of the statistics that have a place of their own; all others are shown as they come. */
 const KNOWN = new Set(["queries", "streams", "shards", "windows", "orders", "switches", "graph", "stage_ms", "spark", "batches", "elapsed_s",
-  "batch_ms", "batch", "probes", "probes_allowed", "throttled_batches"]);
+  "batch_ms", "batch", "probes", "probes_allowed", "throttled_batches", "trees"]);
 
 export function statusMarkup({ stats, connection }) {
   if (connection !== "open") return html`<span class="lamp ${connection === "broken" ? "bad" : ""}"></span><span class="long">${connection === "broken" ? "no connection" : "connecting"}</span>`;
@@ -108,7 +109,7 @@ function queryDetail(query, state, width) {
   const half = Math.max((width >= 900 ? (width - 16) / 2 : width) - 34, 240);
   const chart = (id, label, values, show) => lineChart({ id, label, at: history.at_s, width: half, height: 150, show, series: mine ? [{ name: query.name, colour, values }] : [] });
   return html`<section class="card detail" aria-labelledby="detail-title" data-key="detail ${query.name}"><header><h2 id="detail-title"><i class="dot c${colour % COLOURS}"></i>${query.name}</h2><p class="muted">${windowOf(state.plan, query.name)}, to ${query.sink}</p><span class="do">${actions(query, state.busy)}</span></header>
-    <pre class="code">${query.text}</pre>
+    <pre class="code" tabindex="0">${query.text}</pre>
     <div class="two bare"><div><h3>Results per second</h3>${chart("one-results", "Results per second", mine?.results_per_s ?? [], rate)}</div>
     <div><h3>Response time, p99</h3>${chart("one-response", "Response time", mine?.response_p99_ms ?? [], duration)}</div></div></section>
     ${tailCard(query, tail)}`;
@@ -119,7 +120,7 @@ function tailCard(query, tail) {
   return html`<section class="card tail" aria-labelledby="tail-title" data-key="tail ${query.name}"><header><h2 id="tail-title">Latest results</h2>
     <p class="muted" id="tail-state">${tail.message || (tail.is_on ? `${whole(tail.seen)} rows seen, newest first` : "held still")}</p>
     <button type="button" data-action="tail">${tail.is_on ? "Hold still" : "Follow"}</button></header>
-    <div class="scroll rows" tabindex="0" aria-label="Latest rows of ${query.name}"><table><thead><tr><th class="num">#</th>${columns.map((one, place) => html`<th class="${typeof tail.rows[0]?.values[place] === "number" ? "num" : ""}">${one}</th>`)}</tr></thead>
+    <div class="scroll rows" tabindex="0" role="group" aria-label="Latest rows of ${query.name}"><table><thead><tr><th class="num">#</th>${columns.map((one, place) => html`<th class="${typeof tail.rows[0]?.values[place] === "number" ? "num" : ""}">${one}</th>`)}</tr></thead>
     <tbody>${tail.rows.map((row) => html`<tr data-key="${row.key}"><td class="num muted">${row.batch}</td>${row.values.map((value) => html`<td class="${typeof value === "number" ? "num" : ""}">${cell(value)}</td>`)}</tr>`)}</tbody></table>
     ${tail.rows.length ? "" : html`<p class="muted empty">${tail.message ? "" : "No rows yet."}</p>`}</div></section>`;
 }
@@ -161,16 +162,17 @@ export function runtimeView(state) {
   const settings = pipeline.settings;
   const unknown = Object.entries(stats).filter(([name, value]) => !KNOWN.has(name) && value !== null && !(Array.isArray(value) && !value.length));
   return html`${figures(state)}<div class="packed">
-    ${card("Streams", table(stats.streams, ["stream", "tuples_per_s", "lag_ms", "late", "malformed", "tuples"]))}
+    ${card("Streams", table(stats.streams.map((one) => ({ ...one, behind_ms: one.is_idle ? "idle" : one.behind_ms })), ["stream", "tuples_per_s", "lag_ms", "behind_ms", "late", "malformed", "tuples"]))}
     ${card("Backlog of each window", backlog(stats.windows))}
     ${card("Shards", shards(stats.shards))}
     ${card("Scheduler", scheduler(stats, settings))}
+    ${stats.trees.length ? card("Overload and freshness", treesMarkup(stats.trees)) : ""}
     ${decisions(stats, pipeline)}
     ${stats.stage_ms.length ? card("Last micro-batch", bars(stats.stage_ms.map(([name, value]) => ({ name, value, text: duration(value) })), "by stage, the slowest shard")) : ""}
     ${stats.spark ? card("Spark", sparkCard(stats.spark)) : ""}
     ${stats.orders.length ? card("Join orders", table(stats.orders.map((one) => ({ "new tuples of": one.stream, "go through": one.order.filter((name) => name !== one.stream).join(", ") })))) : ""}
     ${unknown.map(([name, value]) => card(words(name).replace(/^./, (one) => one.toUpperCase()), generic(name, value)))}
-    ${card("Settings", html`<div class="scroll short" tabindex="0" aria-label="Settings">${table(Object.entries(settings).map(([name, value]) => ({ setting: name, value: value || "–" })))}</div>`)}
+    ${card("Settings", html`<div class="scroll short" tabindex="0" role="group" aria-label="Settings">${table(Object.entries(settings).map(([name, value]) => ({ setting: name, value: value || "–" })))}</div>`)}
   </div>
   ${stats.graph?.operators.length ? card("Operators", table(stats.graph.operators, ["operator", "text", "uses", "queue_bytes", "turns", "selectivity", "service_us"])) : ""}`;
 }
@@ -179,8 +181,15 @@ const card = (title, content) => html`<section class="card" aria-label="${title}
 
 function table(rows, names = Object.keys(rows[0] ?? {})) {
   if (!rows.length) return html`<p class="muted">None.</p>`;
+  const label = `Table: ${names.map(words).join(", ")}`;
   const is_number = (name) => rows.some((row) => typeof row[name] === "number");
-  return html`<div class="scroll"><table><thead><tr>${names.map((name) => html`<th class="${is_number(name) ? "num" : ""}">${words(name)}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${names.map((name) => html`<td class="${is_number(name) ? "num" : ""}${(name === "late" || name === "malformed") && row[name] ? " alarm" : ""}">${Array.isArray(row[name]) ? row[name].join(", ") : byName(name, row[name])}</td>`)}</tr>`)}</tbody></table></div>`;
+  return html`<div class="scroll" tabindex="0" role="group" aria-label="${label}"><table><thead><tr>${names.map((name) => html`<th class="${is_number(name) ? "num" : ""}">${words(name)}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${names.map((name) => html`<td class="${is_number(name) ? "num" : ""}${(name === "late" || name === "malformed") && row[name] ? " alarm" : ""}">${valueText(name, row[name])}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+function valueText(name, value) {
+  if (Array.isArray(value)) return value.map((one) => valueText(name, one)).join(", ");
+  if (value !== null && typeof value === "object") return Object.entries(value).map(([key, one]) => `${words(key)} ${valueText(key, one)}`).join(" ");
+  return byName(name, value);
 }
 
 function bars(rows, note) {
@@ -216,7 +225,9 @@ const facts = (rows) => html`<dl class="facts">${rows.map(([name, value]) => htm
 function decisions(stats, pipeline) {
   const made = pipeline.changes.map((one) => ({ at: one.at_s, text: `${one.what} ${one.query}` })).reverse();
   const switches = [...stats.switches].reverse();
-  return card("Decisions and changes", html`<ul class="log">${switches.slice(0, 12).map((one) => html`<li>${one}</li>`)}${made.slice(0, 30).map((one) => html`<li><time>${clock(one.at)}</time> ${one.text}</li>`)}</ul>${switches.length || made.length ? "" : html`<p class="muted">No join order was changed, and no query since this service started.</p>`}`);
+  const none = html`<p class="muted">No join order was changed, and no query since this service started.</p>`;
+  const list = html`<ul class="log" tabindex="0" aria-label="Log">${switches.slice(0, 12).map((one) => html`<li>${one}</li>`)}${made.slice(0, 30).map((one) => html`<li><time>${clock(one.at)}</time> ${one.text}</li>`)}</ul>`;
+  return card("Decisions and changes", switches.length || made.length ? list : none);
 }
 
 function sparkCard(spark) {
@@ -228,7 +239,7 @@ function sparkCard(spark) {
 function generic(name, value) {
   if (Array.isArray(value)) {
     if (typeof value[0] === "object" && !Array.isArray(value[0])) return table(value);
-    return html`<ul class="log">${value.map((one) => html`<li>${Array.isArray(one) ? one.join(" ") : String(one)}</li>`)}</ul>`;
+    return html`<ul class="log" tabindex="0" aria-label="Log">${value.map((one) => html`<li>${Array.isArray(one) ? one.join(" ") : String(one)}</li>`)}</ul>`;
   }
   if (typeof value !== "object") return facts([[words(name), byName(name, value)]]);
   const plain = Object.entries(value).filter(([, one]) => one === null || typeof one !== "object");

@@ -1,0 +1,188 @@
+"""The page in a real Chromium on a run without Spark: what it shows of statistics that a small pipeline never has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from browser import Overheard, chromium, opened_browser
+from fake_run import FakeRun
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from headrace.console.service import Service
+from headrace.console.serving import WebServer, address_of, bound_socket
+from headrace.console.web import web_app
+
+pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium: apt-get install chromium")
+VIEWS = ("plan", "queries/near", "sql", "runtime")
+
+BRIGHTNESS = """(one, name) => {
+  const [red, green, blue] = getComputedStyle(one)[name].match(/[\\d.]+/g).map(Number);
+  return 0.299 * red + 0.587 * green + 0.114 * blue;
+}"""
+"""Of a colour of an element, from 0 to 255."""
+
+LISTEN = """() => {
+  const told = (one) => [one.tagName, one.id, one.getAttribute("aria-label"), one.dataset.query, one.dataset.action,
+    one.textContent.trim().slice(0, 40)].join(" ");
+  const shown = (one) => one.getClientRects().length > 0 && !one.closest("dialog:not([open])");
+  const all = (what) => [...document.querySelectorAll(what)].filter(shown);
+  window.reached = [];
+  document.addEventListener("focusin", (event) => window.reached.push(told(event.target)));
+  window.wanted = () => all("a[href], button:not(:disabled), textarea, [data-action]:not(:disabled)").map(told);
+  window.scrolling = () => all("main *").filter((one) => {
+    const { overflowX, overflowY } = getComputedStyle(one);
+    const moves = (how, size, room) => (how === "auto" || how === "scroll") && size > room + 1;
+    return (moves(overflowX, one.scrollWidth, one.clientWidth) || moves(overflowY, one.scrollHeight, one.clientHeight))
+      && one.getAttribute("tabindex") !== "0" && !one.querySelector("a[href], button, textarea, [tabindex='0']");
+  }).map(told);
+}"""
+"""Notes what the keyboard reaches; what it should reach; and what scrolls, but cannot have the focus."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
+    return Service(FakeRun(tmp_path_factory.mktemp("out")))
+
+
+@pytest.fixture(scope="module")
+def address(service: Service) -> Iterator[str]:
+    taken = bound_socket("127.0.0.1", 0)
+    with WebServer(web_app(service), taken):
+        yield address_of(taken)
+        service.closing.set()
+    service.release()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with opened_browser() as one:
+        yield one
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    overheard = Overheard(page)
+    yield page
+    page.close()
+    assert overheard.complaints == []
+
+
+def opened(page: Page, address: str, view: str) -> Locator:
+    """What a view shows, once it does."""
+    page.goto(f"{address}/#/{view}")
+    expect(page.locator("main .card").first).to_be_visible()
+    return page.locator("main")
+
+
+def test_overload_and_freshness_have_a_card(page: Page, address: str) -> None:
+    page.goto(f"{address}/#/runtime")
+    card = page.get_by_role("region", name="Overload and freshness")
+    expect(card).to_be_visible()
+    first, other = card.locator(".tree").all()
+    expect(first.locator("h3")).to_have_text("((a b) c) by jaqpot")
+    for text in ("50/s of about 200/s (25%)", "10% of 300/s", "4,000", "7, and 5 let go for their age"):
+        expect(first).to_contain_text(text)
+    alarms = first.locator(".alarm")
+    expect(alarms).to_have_text(["infeasible: state a b: tuples of a stay for 40 s, fresh for 30 s", "4,000", "2"])
+    assert alarms.first.evaluate("one => getComputedStyle(one).color") != card.evaluate(
+        "one => getComputedStyle(one).color"
+    )
+    head = ["half-way join", "offered", "allowed", "probed", "found", "stale"]
+    assert first.locator("thead th").all_inner_texts() == head
+    assert first.locator("tbody tr").first.locator("th, td").all_inner_texts() == [
+        "a into b", "1,200", "311", "300", "250", "4",
+    ]  # fmt: skip
+    expect(other).to_contain_text("no limit")
+    assert other.locator("tbody td").all_inner_texts() == ["80", "all", "80", "9", "0"]
+    expect(other.locator(".alarm")).to_have_count(0)
+
+
+def test_no_view_shows_a_thing_as_an_object(page: Page, address: str) -> None:
+    for view in VIEWS:
+        shown = opened(page, address, view).inner_text()
+        for wrong in ("[object", "undefined", "NaN"):
+            assert wrong not in shown, view
+
+
+@pytest.mark.parametrize(("theme", "is_dark"), [("light", False), ("dark", True)])
+def test_every_view_fits_a_phone_and_is_in_the_systems_theme(
+    browser: Browser, address: str, theme: str, is_dark: bool
+) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=theme)
+    for view in VIEWS:
+        opened(page, address, view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+        ground, ink = (page.locator("body").evaluate(BRIGHTNESS, name) for name in ("backgroundColor", "color"))
+        assert (ground < ink) == is_dark, view
+        assert abs(ground - ink) > 150, view
+        for link in page.locator("nav a").all():
+            box = link.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 390
+    page.close()
+
+
+def test_the_theme_is_switched_and_remembered(browser: Browser, address: str) -> None:
+    page = browser.new_page(color_scheme="light")
+    opened(page, address, "plan")
+    for is_dark in (True, False):
+        page.locator("#theme").press("Enter")
+        for _ in range(2):
+            assert (page.locator("body").evaluate(BRIGHTNESS, "backgroundColor") < 128) == is_dark
+            page.reload()
+    page.close()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_keyboard_reaches_whatever_can_be_done_or_scrolled(browser: Browser, address: str, view: str) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    opened(page, address, view)
+    page.evaluate(LISTEN)
+    wanted, scrolling = page.evaluate("[window.wanted(), window.scrolling()]")
+    assert scrolling == [], "these scroll, but not by the keyboard"
+    for _ in range(len(wanted) + 5):
+        page.keyboard.press("Tab")
+    reached = page.evaluate("window.reached")
+    assert [one for one in wanted if one not in reached] == []
+    page.close()
+
+
+def test_skipping_to_the_content_stays_in_the_view(page: Page, address: str) -> None:
+    opened(page, address, "runtime")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    assert page.url.endswith("#/runtime")
+    expect(page.get_by_role("region", name="Streams")).to_be_visible()
+
+
+def test_the_arrows_go_through_a_chart(page: Page, address: str, service: Service) -> None:
+    for second in (0, 1, 100_000):  # the machine slept in between
+        service.take_sample(1_700_000_000.0 + second)
+    opened(page, address, "plan")
+    chart = page.locator("[data-chart=results]")
+    chart.focus()
+    tip = chart.locator(".tip")
+    expect(tip).to_contain_text("near")
+    for key, at_s in (("Home", 1_700_000_000), ("ArrowRight", 1_700_000_001), ("ArrowLeft", 1_700_000_000)):
+        page.keyboard.press(key)
+        clock = page.evaluate("at => new Date(at * 1000).toLocaleTimeString('en-GB')", at_s)
+        expect(tip.locator("b")).to_have_text(clock)
+    page.keyboard.press("Tab")
+    expect(tip).to_be_hidden()
+
+
+def test_names_and_addresses_are_text_whatever_is_in_them(browser: Browser, address: str) -> None:
+    page = browser.new_page()
+    name = "<img src=x onerror=alert(1)>"
+    expect(opened(page, address, f"queries/{quote(name)}")).to_contain_text(f"There is no query {name}.")
+    expect(page.locator("main img")).to_have_count(0)
+    page.close()
+    page = browser.new_page()
+    expect(opened(page, address, "queries/100%")).to_contain_text("There is no query 100%.")
+    page.close()
