@@ -167,7 +167,9 @@ class AllocationKeeper:
         if not self.trees:
             return False
         self._time(facts)
-        for signature, shards in facts.trees().items():
+        trees = facts.trees()
+        self._time_publication(facts, trees)
+        for signature, shards in trees.items():
             one = self.trees.get(signature)
             if one is not None and shards:
                 self._count(one, facts, shards)
@@ -190,8 +192,12 @@ class AllocationKeeper:
         one.purged += sum(told.purged for told in shards.values())
         published_us = facts.published_s * 1e6
         one.released_late += any(told.fresh_until_us < published_us for told in shards.values())
-        ahead_us = self.ahead_us
-        self._lags_us.append(max(published_us - told.told_us for told in shards.values()) + ahead_us)
+
+    def _time_publication(self, facts: BatchFacts, trees: Mapping[str, Mapping[int, TreeTold]]) -> None:
+        """How long after the first of its steps a micro-batch was published."""
+        stepped_us = [told.stepped_us for shards in trees.values() for told in shards.values()]
+        if stepped_us:
+            self._lags_us.append(max(facts.published_s * 1e6 - min(stepped_us), 0.0))
 
     @property
     def ahead_us(self) -> int:

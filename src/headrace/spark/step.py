@@ -86,13 +86,16 @@ class Step:
         self._stage_ms: dict[str, float] = {}
         self._arrived: dict[str, dict[int, int]] = {}
         self._late: dict[str, int] = {}
+        self._stepped_us = 0
 
     def run(self, rows: Iterator[pd.DataFrame]) -> Iterator[Report]:
         envelopes = self._timed("receive", lambda: list(from_pandas(rows, self._number)))
         shard = self._timed("restore", self._restore)
         events = [one.event(self._plan) for one in envelopes if one.kind in EVENTS]
         events.append(self._options.orders.ordering(batch_number()))
-        events += tree_events(self._options.orders.allowed(batch_number()), self._halves, self._number, _now_us())
+        self._stepped_us = _now_us()
+        allowed = self._options.orders.allowed(batch_number())
+        events += tree_events(allowed, self._halves, self._number, self._stepped_us)
         kept: list[Any] = []
         began = time.perf_counter()
         yield from self._emit(shard.step(events, self._budget, self._pace), kept)
@@ -205,7 +208,7 @@ class Step:
             "over_limit": self._budget.over_limit,
             "behind": shard.is_behind,
             "graph": graph_told(shard),
-            "trees": trees_told(shard),
+            "trees": trees_told(shard, self._stepped_us),
             "stage_ms": self._stage_ms,
         }
 
