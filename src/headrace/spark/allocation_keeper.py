@@ -190,8 +190,8 @@ class AllocationKeeper:
         one.stale += sum(half.stale for half in one.last)
         one.left_out += sum(half.offered - half.probed for half in one.last)
         one.purged += sum(told.purged for told in shards.values())
-        published_us = facts.published_s * 1e6
-        one.released_late += any(told.fresh_until_us < published_us for told in shards.values())
+        one.stale += facts.withheld.left_out.get(one.group.signature, 0)
+        one.released_late += one.group.signature in facts.withheld.late
 
     def _time_publication(self, facts: BatchFacts, trees: Mapping[str, Mapping[int, TreeTold]]) -> None:
         """How long after the first of its steps a micro-batch was published."""

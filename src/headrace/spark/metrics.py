@@ -54,6 +54,15 @@ class JoinTold:
 
 
 @dataclass(frozen=True, slots=True)
+class WithheldFacts:
+    """By group whose results may be left out: those that were too old to be released; and the groups of which some were
+    released all the same, because publication itself took too long."""
+
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    late: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class BatchFacts:
     """One micro-batch: when it was published, what each shard told, and how long its stages took."""
 
@@ -64,6 +73,7 @@ class BatchFacts:
     probes_allowed: int | None = None
     combined: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
     """What the second stage gave: by query, (arrival time, how many)."""
+    withheld: WithheldFacts = field(default_factory=WithheldFacts)
 
     @property
     def probes(self) -> int:

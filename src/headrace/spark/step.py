@@ -39,6 +39,7 @@ from headrace.spark.graph_told import graph_told
 from headrace.spark.orders import Orders, Work, batch_number
 from headrace.spark.staging import STAGING, StageWriter, batch_name
 from headrace.spark.tree_told import tree_events, trees_told
+from headrace.spark.withholding import adapting
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class Step:
         staging = Path(self._options.out) / STAGING / batch_name(batch_number())
         sinks = shared_sinks(self._plan.sinks)
         shared = {query: sink for query, sink in sinks.items() if query in self._work.staged}
-        writer = StageWriter(staging, self._number, self._options.compression, shared)
+        writer = StageWriter(staging, self._number, self._options.compression, shared, adapting(self._plan))
         for effect in effects:
             if isinstance(effect, EmitRows):
                 yield from self._timed("emit", lambda: list(self._emit_rows(effect, writer)))  # noqa: B023 - run at once
