@@ -87,7 +87,12 @@ class _SelectBinder:
         if grouping is not None:
             self._check_windows()
         overload, freshness = bind_overload(
-            self.source, self.select.overload, self.select.freshness, windows, self.scope.entries
+            self.source,
+            self.select.overload,
+            self.select.freshness,
+            windows,
+            self.scope.entries,
+            is_grouped=grouping is not None,
         )
         sources = tuple(Source(entry.stream.name, entry.alias) for entry in self.scope.entries)
         is_early = self.select.early_span is not None
