@@ -170,6 +170,19 @@ def test_states_that_keep_a_number_of_tuples_need_refreshing(tmp_path: Path) -> 
     assert next(iter(options.values())).state_rows[0, 1] > 0
 
 
+def test_states_that_keep_a_number_of_tuples_keep_it_whatever_they_hold(tmp_path: Path) -> None:
+    """What is held by now is no reason to hold no more than that."""
+    kept = keeper(tmp_path, service_rate=3500.0, retention="count")
+    work = Work(plan(), frozenset(), frozenset())
+    (before,) = kept.applied(work).shard.trees.values()
+    assert before.state_rows[0, 1] > 25
+    for batch in range(4):
+        kept.learn(told(batch, *EVEN))
+    (after,) = kept.applied(work).shard.trees.values()
+    assert kept.stats()[0].allocations > 1
+    assert after.state_rows == before.state_rows
+
+
 def test_queries_that_defer_have_no_tree(tmp_path: Path) -> None:
     kept = keeper(tmp_path, OTHER)
     assert kept.trees == {}

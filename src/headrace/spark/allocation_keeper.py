@@ -30,7 +30,7 @@ from headrace.plan.reallocating import reason_to_reallocate
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.tree_choice import TreeChoice
 from headrace.plan.tree_plans import FIRST_PROBE_US, TreePlan, first_mu, first_period_s, plan_tree, tree_problem
-from headrace.plan.trees import JoinTree, half_text
+from headrace.plan.trees import JoinTree, Sides, half_text
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
@@ -107,6 +107,8 @@ class RunningTree:
     choice: TreeChoice | None
     meter: TreeMeter
     allocation: Allocation
+    state_rows: dict[Sides, int] = field(default_factory=dict)
+    """Where states in between keep a number of tuples: what windows would hold, by what was known at first."""
     allocations: int = 1
     allocation_ms: float = 0.0
     stale: int = 0
@@ -141,24 +143,23 @@ class AllocationKeeper:
         problem = tree_problem(group, tree, facts, first_mu(self.settings), self.settings)
         allocation = allocate(problem, self.settings.allocator)
         meter = TreeMeter([HalfTally() for _ in tree.half_ways])
-        found = RunningTree(group, side_names(group), tree, choice, meter, allocation)
+        found = RunningTree(group, side_names(group), tree, choice, meter, allocation, self._state_rows(tree, problem))
         self._report(found)
         return found
 
     def applied(self, work: Work) -> Work:
         """The work with the trees as they are run."""
         trees = {
-            signature: TreeOptions(one.tree, Choice(self.settings.probe_choice), state_rows=self._state_rows(one))
+            signature: TreeOptions(one.tree, Choice(self.settings.probe_choice), state_rows=one.state_rows)
             for signature, one in self.trees.items()
         }
         return replace(work, shard=replace(work.shard, trees=trees))
 
-    def _state_rows(self, one: RunningTree) -> dict[tuple[int, ...], int]:
-        """Where states in between keep a number of tuples: what windows would hold, by what was known at first."""
+    def _state_rows(self, tree: JoinTree, problem: AllocationProblem) -> dict[Sides, int]:
         if Retention(self.settings.retention) is Retention.WINDOW:
             return {}
-        held = dict(zip(one.tree.states, one.allocation.problem.held, strict=True))
-        return {state: max(1, round(held[state] / self.settings.shards)) for state in one.tree.susceptible}
+        held = dict(zip(tree.states, problem.held, strict=True))
+        return {state: max(1, round(held[state] / self.settings.shards)) for state in tree.susceptible}
 
     # --- what is measured
 
