@@ -65,7 +65,7 @@ from headrace.plan.methods import SCANNING
 from headrace.plan.shard_graph import join_name, shard_graph
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32
