@@ -222,9 +222,8 @@ class Shard:
 
     def _begin(self, told: list[Event]) -> None:
         """Tells trees when their results are released, and what they may probe."""
-        times = [one.now_us for one in told if isinstance(one, TimeTold)]
-        times += [one.arrived_us for one in told if isinstance(one, BlockArrived)]
-        self._now_us = max([self._now_us, *times])
+        told_us = [one.now_us for one in told if isinstance(one, TimeTold)] or [self._now_us]
+        self._now_us = max([*told_us, *(one.arrived_us for one in told if isinstance(one, BlockArrived))])
         allowed = {one.group: one.probes for one in told if isinstance(one, ProbesAllowed)}
         for signature, operator in self.trees().items():
             operator.begin(self._now_us, allowed.get(signature))
