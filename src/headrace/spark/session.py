@@ -38,7 +38,7 @@ from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.plan.sinks import sink_of, with_shared_sink
-from headrace.plan.tree_plans import check_trees
+from headrace.plan.tree_plans import check_plan_is_used, check_trees
 from headrace.spark import local
 from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.cache import SegmentCache, cache_root
@@ -185,6 +185,7 @@ class Engine:
         plan = self.plan()
         check_method(plan, self._settings)
         check_trees(plan, self._settings)
+        check_plan_is_used(plan, self._settings)
         return explain(plan, self._settings, queries)
 
     def start(
@@ -218,6 +219,7 @@ class Engine:
                 )
             _clear(opened.requests)
             plan = self.plan_of(queries.running)
+            check_plan_is_used(plan, settings)
             sinks = _sinks(plan, directory, self._callbacks, settings.console_rows)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in set(sinks.directories.values()):
