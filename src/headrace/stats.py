@@ -196,7 +196,8 @@ class RunStats:
     orders: tuple[OrderStats, ...] = ()
     """How multi-way joins are carried out now."""
     switches: tuple[str, ...] = ()
-    """Each change of a join order or of how order is kept, with its micro-batch and its reason; the latest last."""
+    """Each change of a join order, of how order is kept or of an allocation of probes, with its micro-batch and its
+    reason; of each kind the latest last."""
     ordering: tuple[OrderingStats, ...] = ()
     graph: GraphStats | None = None
     """The operators and their queues; None: there is no budget, and nothing waits between them."""

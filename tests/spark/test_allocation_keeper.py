@@ -17,7 +17,7 @@ from headrace.engine.tree_join import HalfTally
 from headrace.plan.sharing import SharedPlan, share
 from headrace.spark.allocation_keeper import LATELY, AllocationKeeper
 from headrace.spark.joins import JoinKeeper
-from headrace.spark.metrics import BatchFacts
+from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.orders import Orders, Work
 from headrace.spark.tree_told import Allowed, TreeTold, tree_events, trees_told
 from headrace.sql import read_script
@@ -111,6 +111,9 @@ def test_probes_are_allocated_anew_when_something_moves_and_the_reason_is_told(t
     assert len(kept.moves) > before
     assert "probes of ((a b) c) allocated anew" in kept.moves[-1]
     assert "a with S(b)" in " ".join(kept.moves)
+    metrics = RunMetrics(("q",), ("a", "b", "c"), {}, 2, 0.0)
+    metrics.tell_trees(kept.stats(), tuple(kept.moves))
+    assert metrics.snapshot(1.0, 0.0).switches == tuple(kept.moves)
 
 
 def test_a_freshness_that_publication_takes_longer_than_is_told_by_stream(tmp_path: Path) -> None:
@@ -181,6 +184,20 @@ def test_states_that_keep_a_number_of_tuples_keep_it_whatever_they_hold(tmp_path
     (after,) = kept.applied(work).shard.trees.values()
     assert kept.stats()[0].allocations > 1
     assert after.state_rows == before.state_rows
+
+
+def test_the_first_allocation_is_timed_and_what_runs_is_drawn(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, service_rate=3500.0)
+    assert kept.stats()[0].allocation_ms > 0
+    (signature,) = kept.trees
+    first = kept.picture(signature)
+    for batch in range(6):
+        kept.learn(told(batch, *EVEN))
+    drawn = kept.picture(signature)
+    assert drawn is not None
+    assert drawn.startswith("<svg")
+    assert drawn != first
+    assert kept.picture("another") is None
 
 
 def test_queries_that_defer_have_no_tree(tmp_path: Path) -> None:

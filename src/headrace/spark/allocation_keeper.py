@@ -29,6 +29,7 @@ from headrace.plan.explain_trees import unfresh_text
 from headrace.plan.reallocating import reason_to_reallocate
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.tree_choice import TreeChoice
+from headrace.plan.tree_drawing import draw_tree
 from headrace.plan.tree_plans import FIRST_PROBE_US, TreePlan, first_mu, first_period_s, plan_tree, tree_problem
 from headrace.plan.trees import JoinTree, Sides, half_text
 from headrace.spark.joins import JoinKeeper
@@ -141,9 +142,12 @@ class AllocationKeeper:
         facts = self.joins.joins[group.signature].facts
         tree, choice = plan_tree(group, self.settings, facts)
         problem = tree_problem(group, tree, facts, first_mu(self.settings), self.settings)
+        began_s = time.perf_counter()
         allocation = allocate(problem, self.settings.allocator)
+        spent_ms = (time.perf_counter() - began_s) * 1e3
         meter = TreeMeter([HalfTally() for _ in tree.half_ways])
-        found = RunningTree(group, side_names(group), tree, choice, meter, allocation, self._state_rows(tree, problem))
+        told = (side_names(group), tree, choice, meter, allocation, self._state_rows(tree, problem))
+        found = RunningTree(group, *told, allocation_ms=spent_ms)
         self._report(found)
         return found
 
@@ -300,6 +304,11 @@ class AllocationKeeper:
     def plans(self) -> dict[str, TreePlan]:
         """For EXPLAIN."""
         return {name: TreePlan(one.tree, one.choice, one.allocation) for name, one in self.trees.items()}
+
+    def picture(self, signature: str) -> str | None:
+        """A group's tree with its allocation as it is now, as SVG; None where no such tree runs."""
+        one = self.trees.get(signature)
+        return None if one is None else draw_tree(one.allocation, one.names)
 
     def stats(self) -> tuple[TreeStats, ...]:
         return tuple(self._stats(name, one) for name, one in self.trees.items())

@@ -271,6 +271,7 @@ class RunMetrics:
     _newest_us: dict[str, int] = field(default_factory=dict)
     """By stream, the newest event time."""
     _trees: tuple[TreeStats, ...] = ()
+    _allocations: tuple[str, ...] = ()
 
     def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
         """From now on these queries run; those that are gone are forgotten."""
@@ -289,10 +290,10 @@ class RunMetrics:
         with self._lock:
             self._ordering, self._approaches = ordering, switches
 
-    def tell_trees(self, trees: tuple[TreeStats, ...]) -> None:
-        """How the joins do whose probes may be left out."""
+    def tell_trees(self, trees: tuple[TreeStats, ...], moves: tuple[str, ...]) -> None:
+        """How the joins do whose probes may be left out, and each time that those were allocated anew."""
         with self._lock:
-            self._trees = trees
+            self._trees, self._allocations = trees, moves
 
     def tell_graph(self, graph: GraphStats | None) -> None:
         """How the operators do, where they take turns."""
@@ -366,7 +367,7 @@ class RunMetrics:
                 probes_allowed=last.probes_allowed if last else None,
                 throttled_batches=self._throttled,
                 orders=self._orders,
-                switches=(*self._switches, *self._approaches),
+                switches=(*self._switches, *self._approaches, *self._allocations),
                 ordering=self._ordering,
                 graph=self._graph,
                 batch=last.batch if last else None,

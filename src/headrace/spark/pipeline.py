@@ -213,7 +213,7 @@ class Router:
             self._trees.adopt(change.work.plan)
         if self._trees.learn(facts) or change is not None:
             orders.give_allowed(batch + 1, self._trees.allowed())
-            self._metrics.tell_trees(self._trees.stats())
+            self._metrics.tell_trees(self._trees.stats(), tuple(self._trees.moves))
         if is_other:
             orders.give_work(batch + 1, self._trees.applied(self._joins.applied(self._work)))
             self._metrics.tell_orders(self._joins.orders(), tuple(self._joins.switches))

@@ -240,7 +240,7 @@ class Engine:
             metrics.tell_ordering(ordering.stats(), ())
             trees = AllocationKeeper(settings, joins)
             trees.adopt(plan)
-            metrics.tell_trees(trees.stats())
+            metrics.tell_trees(trees.stats(), ())
             keepers = (joins, graph, ordering, trees)
             progress = Progress(_query_name(opened))
             leaving.callback(progress.follow(self.spark))
