@@ -47,6 +47,7 @@ from headrace.spark.checkpoint import Checkpoint, open_checkpoint
 from headrace.spark.formats import ENDLESS
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
+from headrace.spark.kafka import with_partitions
 from headrace.spark.labels import shard_labels
 from headrace.spark.live import LiveQueries
 from headrace.spark.metrics import RunMetrics
@@ -211,6 +212,7 @@ class Engine:
             leaving.callback(self._cache(opened).clear)
             if forget_changes:
                 opened.changes.unlink(missing_ok=True)
+            self._catalog = with_partitions(self.spark, self._catalog)
             queries = replayed(opened.changes, self._catalog, self._queries)
             console = console or Console()
             if queries.running != self._queries:
