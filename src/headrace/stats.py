@@ -197,7 +197,7 @@ class RunStats:
     """How multi-way joins are carried out now."""
     switches: tuple[str, ...] = ()
     """Each change of a join order, of how order is kept or of an allocation of probes, with its micro-batch and its
-    reason; of each kind the latest last."""
+    reason; the latest last."""
     ordering: tuple[OrderingStats, ...] = ()
     graph: GraphStats | None = None
     """The operators and their queues; None: there is no budget, and nothing waits between them."""

@@ -263,15 +263,16 @@ class RunMetrics:
     _batches: int = 0
     _throttled: int = 0
     _orders: tuple[OrderStats, ...] = ()
-    _switches: tuple[str, ...] = ()
+    _switches: list[str] = field(default_factory=list)
+    """Of all kinds, in the order in which they were told: who reads on from where he was misses none."""
+    _counted: dict[str, int] = field(default_factory=dict)
+    """Of each kind of switch, how many were told."""
     _graph: GraphStats | None = None
     _ordering: tuple[OrderingStats, ...] = ()
-    _approaches: tuple[str, ...] = ()
     _queued: int = 0
     _newest_us: dict[str, int] = field(default_factory=dict)
     """By stream, the newest event time."""
     _trees: tuple[TreeStats, ...] = ()
-    _allocations: tuple[str, ...] = ()
 
     def change(self, queries: tuple[str, ...], windows: dict[str, tuple[str, ...]]) -> None:
         """From now on these queries run; those that are gone are forgotten."""
@@ -283,17 +284,25 @@ class RunMetrics:
     def tell_orders(self, orders: tuple[OrderStats, ...], switches: tuple[str, ...]) -> None:
         """How multi-way joins are carried out from now on."""
         with self._lock:
-            self._orders, self._switches = orders, switches
+            self._orders = orders
+            self._note("orders", switches)
 
     def tell_ordering(self, ordering: tuple[OrderingStats, ...], switches: tuple[str, ...]) -> None:
         """How joins keep their results in order, and each change of that."""
         with self._lock:
-            self._ordering, self._approaches = ordering, switches
+            self._ordering = ordering
+            self._note("ordering", switches)
 
     def tell_trees(self, trees: tuple[TreeStats, ...], moves: tuple[str, ...]) -> None:
         """How the joins do whose probes may be left out, and each time that those were allocated anew."""
         with self._lock:
-            self._trees, self._allocations = trees, moves
+            self._trees = trees
+            self._note("trees", moves)
+
+    def _note(self, kind: str, switches: tuple[str, ...]) -> None:
+        """Takes in what of a growing list is new."""
+        self._switches += switches[self._counted.get(kind, 0) :]
+        self._counted[kind] = len(switches)
 
     def tell_graph(self, graph: GraphStats | None) -> None:
         """How the operators do, where they take turns."""
@@ -367,7 +376,7 @@ class RunMetrics:
                 probes_allowed=last.probes_allowed if last else None,
                 throttled_batches=self._throttled,
                 orders=self._orders,
-                switches=(*self._switches, *self._approaches, *self._allocations),
+                switches=tuple(self._switches),
                 ordering=self._ordering,
                 graph=self._graph,
                 batch=last.batch if last else None,
