@@ -128,9 +128,14 @@ def catalogs(draw: st.DrawFn, least: int = 2, most: int = 3) -> Catalog:
 
 
 def _stream(name: str, delay_s: int, has_parts: bool) -> Stream:
-    """A stream of WIDE rows; with parts, they come from three sources that lag each other."""
+    """A stream of WIDE rows, perhaps in parts."""
     stream = Stream(StreamId(name), WIDE, "ts", delay_s * SECOND_US)
-    return replace(stream, partition="flag", partitions=3) if has_parts else stream
+    return in_parts(stream) if has_parts else stream
+
+
+def in_parts(stream: Stream) -> Stream:
+    """The stream, its rows from three sources that lag each other."""
+    return replace(stream, partition="flag", partitions=3)
 
 
 def rows_of_one(max_rows: int = 14) -> st.SearchStrategy[list[Row]]:

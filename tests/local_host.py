@@ -66,7 +66,7 @@ class LocalHost:
         grids: Mapping[str, Grid] | None = None,
         filter_order: Sequence[bool] = (False,),
     ) -> None:
-        self._filter_order = filter_order
+        self.filter_order = filter_order
         """For one micro-batch after the other, round and round: whether tuples do not wait for other streams."""
         self._delivered = 0
         self._draw = None if seed is None else random.Random(seed)
@@ -178,7 +178,7 @@ class LocalHost:
 
     def _chosen(self) -> OrderingChosen:
         """How this micro-batch keeps results in order."""
-        is_early = self._filter_order[self._delivered % len(self._filter_order)]
+        is_early = self.filter_order[self._delivered % len(self.filter_order)]
         self._delivered += 1
         return OrderingChosen(frozenset(group.signature for group in self.plan.groups) if is_early else frozenset())
 

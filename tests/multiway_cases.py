@@ -50,10 +50,12 @@ class Shape(StrEnum):
 
 @st.composite
 def catalogs(draw: st.DrawFn) -> Catalog:
-    """Streams of WIDE rows, some of them patient."""
+    """Streams of WIDE rows, some of them patient, some in partitions that lag each other."""
     count = draw(st.integers(FEWEST, MOST))
     delays = draw(st.lists(st.sampled_from((0, 0, 0, 2, 10)), min_size=count, max_size=count))
-    return _catalog(delays)
+    parted = draw(st.sampled_from(("", "", "", "b", "ad", _NAMES)))
+    streams = _catalog(delays).streams
+    return Catalog(tuple(cases.in_parts(one) if one.name in parted else one for one in streams))
 
 
 def _catalog(delays_s: Sequence[int]) -> Catalog:

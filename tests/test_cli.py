@@ -242,6 +242,14 @@ def test_the_command_lines_settings_win_over_the_files(
     assert seen == [(7, 1_000_000)]
 
 
+def test_a_plan_that_no_query_runs_by_is_refused(headrace: Command, program: Callable[..., Path]) -> None:
+    plan = "SET plan = '(temperature humidity)'; "
+    code, said = headrace("explain", program(plan + GOOD))
+    assert code == 2
+    assert "or leave SET plan out" in said
+    assert headrace("explain", program(f"{plan}{GOOD} ON OVERLOAD ADAPT"))[0] == 0
+
+
 def test_explain_draws_the_operators(headrace: Command, program: Callable[..., Path], tmp_path: Path) -> None:
     code, _ = headrace("explain", program(), "--graph", tmp_path / "graph.svg")
     assert code == 0

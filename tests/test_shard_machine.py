@@ -63,6 +63,11 @@ class ShardMachine(RuleBasedStateMachine):
     def work_with_another_budget(self, probes: int | None, backlog_rows: int | None) -> None:
         self.host.probes, self.host.backlog_rows = probes, backlog_rows
 
+    @rule(approach=st.sampled_from(((False,), (True,), (True, False))))
+    def keep_order_in_another_way(self, approach: tuple[bool, ...]) -> None:
+        """Sync-Filter, Filter-Order, or one after the other, as Adaptive may choose."""
+        self.host.filter_order = approach
+
     @rule()
     def catch_up(self) -> None:
         cases.go_on_to_the_end(self.host)

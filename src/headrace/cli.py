@@ -28,7 +28,7 @@ from headrace.plan.shard_graph import running_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.sinks import with_shared_sink
 from headrace.plan.tree_drawing import draw_tree
-from headrace.plan.tree_plans import check_trees, plan_trees
+from headrace.plan.tree_plans import check_plan_is_used, check_trees, plan_trees
 from headrace.sql import Script, read_script
 
 if TYPE_CHECKING:
@@ -227,6 +227,7 @@ def explain(
     plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
     check_method(plan, chosen)
     check_trees(plan, chosen)
+    check_plan_is_used(plan, chosen)
     if graph is not None:
         _draw(plan, graph, chosen)
     sys.stdout.write(explain_plan(plan, chosen, script.explained or None))

@@ -155,7 +155,8 @@ class TreeStats:
     """A join whose probes may be left out. ``saturation_per_s``: results a second if all were made, as estimated;
     ``mu``: units of cost a second, infinite without a limit, and the share of it that keeps states fresh; ``left_out``,
     ``stale`` and ``purged`` (tuples in between that were let go for their age): since this run started;
-    ``released_late``: micro-batches published when a result was not fresh any more."""
+    ``stale`` are tuples and results in the shards, and results that were too old to be released; ``released_late``:
+    micro-batches in which a released result was not fresh any more when publication was over."""
 
     group: str
     plan: str
@@ -195,7 +196,8 @@ class RunStats:
     orders: tuple[OrderStats, ...] = ()
     """How multi-way joins are carried out now."""
     switches: tuple[str, ...] = ()
-    """Each change of a join order or of how order is kept, with its micro-batch and its reason; the latest last."""
+    """Each change of a join order, of how order is kept or of an allocation of probes, with its micro-batch and its
+    reason; the latest last."""
     ordering: tuple[OrderingStats, ...] = ()
     graph: GraphStats | None = None
     """The operators and their queues; None: there is no budget, and nothing waits between them."""

@@ -9,9 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.config import Settings
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, PlanError
 from headrace.plan.explain import explain
+from headrace.plan.explain_joins import side_names
+from headrace.plan.joinplans import plan_joins
 from headrace.plan.sharing import SharedPlan, share
+from headrace.plan.tree_drawing import draw_tree
+from headrace.plan.tree_plans import plan_trees
 from headrace.spark.pipeline import windows_of
 from headrace.spark.query_set import QuerySet, Record
 from headrace.spark.staging import BATCH_COLUMN, batch_name
@@ -108,6 +112,14 @@ class FakeRun:
             return explain(self.plan(), self.settings)
         after = self.queries.with_text(sql, self._catalog)
         return explain(share(self._catalog, after.running), self.settings)
+
+    def draw(self, query: str) -> str:
+        plan = self.plan()
+        trees = plan_trees(plan, self.settings, plan_joins(plan, self.settings))
+        for group in plan.groups:
+            if group.signature in trees and any(one.query == query for cls in group.classes for one in cls.members):
+                return draw_tree(trees[group.signature].allocation, side_names(group))
+        raise PlanError(f"query {query} runs by no tree")
 
     def directories(self) -> dict[str, Path]:
         everything = (*self.queries.running, *self.queries.paused)

@@ -83,6 +83,15 @@ def test_who_output_waits_for_and_what_is_held_is_shown() -> None:
     assert line(replace(STATS, ordering=ordering)).endswith("held, 12,345 results wait for humidity")
 
 
+def test_the_line_says_for_whom_tuples_wait_too() -> None:
+    """Under Sync-Filter no results are held, but tuples."""
+    waits = replace(STATS, ordering=(OrderingStats("a(k) = b(k)", "sync-filter", waits_for=("humidity",)),))
+    some = tuple(replace(one, waiting_tuples=7) for one in STATS.shards)
+    assert line(replace(waits, shards=some)).endswith(" held, output waits for humidity")
+    none = tuple(replace(one, waiting_tuples=0) for one in STATS.shards)
+    assert line(replace(waits, shards=none)).endswith(" held")
+
+
 def test_with_a_budget_operators_and_their_queues_are_shown() -> None:
     operators = (
         OperatorStats("join f4414b07", "a(k) = b(k)", 12, 1_500_000, 1234, 0.125, 1.5),

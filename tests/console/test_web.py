@@ -139,6 +139,17 @@ def test_the_plan_says_which_queries_share_which_join_and_bands(served: Served) 
     assert served.client.get("/api/graph.svg").text.startswith("<svg")
 
 
+def test_the_tree_of_a_query_that_adapts_is_drawn(served: Served) -> None:
+    adapts = "CREATE QUERY new AS SELECT a.value FROM temperature a, humidity b WHERE a.value = b.value WINDOW 1 SECOND"
+    adapts += " ON OVERLOAD ADAPT"
+    assert served.client.post("/api/queries", json={"sql": adapts}).status_code == 201
+    drawn = served.client.get("/api/queries/new/tree.svg")
+    assert drawn.text.startswith("<svg")
+    assert "probes/s" in drawn.text
+    assert served.client.get("/api/queries/near/tree.svg").status_code == 409
+    assert served.client.get("/api/queries/nobody/tree.svg").status_code == 404
+
+
 def test_the_latest_rows_are_read_back(served: Served) -> None:
     assert served.get("/api/queries/near/results") == {"query": "near", "batches": []}
     served.run.publish({"near": [(1, 20.5), (2, 21.5)]})

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from unittest.mock import patch
 
 import engine_cases as cases
+import numpy as np
+import pyarrow as pa
+import pytest
 from engine_cases import Case, Way, examples
 from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace import reference
+from headrace.engine import holding
+from headrace.engine.blocks import CELL, RANK, THEN, HeldResults
+from headrace.engine.events import Effect, KeepSegment
+from headrace.engine.holding import HoldBuffer
+from headrace.engine.inputs import Place
 from headrace.engine.shard import ShardOptions
+from headrace.engine.window import Serial
 from headrace.model import BOOLEAN, Catalog, QueryId, Stream, StreamId
 from headrace.plan.expressions import Literal
 from headrace.plan.functions import call
@@ -102,3 +115,110 @@ def test_a_join_that_counts_rows_takes_tuples_in_order_whatever_it_is_told() -> 
     case = Case(CATALOG, {A: [cases.row(s, s) for s in range(5)], B: [cases.row(s, s) for s in range(5)]}, (counting,))
     host = cases.run(case, Way(blocks=(1, 2), lags=(0, 3), filter_order=(True,)))
     assert cases.got(host, counting) == cases.shown(reference.answer(counting, CATALOG, case.arrivals))
+
+
+# --- what is open at a time
+
+
+class CountingSource:
+    """Segments by name, and how often each was asked for."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, pa.Buffer] = {}
+        self.asked: Counter[str] = Counter()
+
+    def stored(self, name: str) -> pa.Buffer:
+        self.asked[name] += 1
+        return self.blobs[name]
+
+    def derived(self, name: str, rebuild: Callable[[], pa.Buffer]) -> pa.Buffer:
+        raise NotImplementedError
+
+    def keep(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, KeepSegment):
+                self.blobs[effect.name] = effect.blob
+
+
+def held(begin: int, rows: int, step: int = 1) -> HeldResults:
+    """Results of one reader, one each ``step`` microseconds."""
+    times = begin + step * np.arange(rows)
+    zeros = np.zeros(rows, dtype=np.int64)
+    return HeldResults((("q",),), pa.record_batch({RANK: times, f"{THEN}0": zeros, CELL: zeros, "v": times}), False)
+
+
+def restored(runs: Iterable[HeldResults], limit_bytes: int) -> tuple[HoldBuffer, CountingSource]:
+    """A hold buffer as it is when a step begins, each of these in a run of its own."""
+    source = CountingSource()
+    buffer = HoldBuffer(Serial(), source)
+    for one in runs:
+        source.keep(buffer.add(one, 0))
+        source.keep(buffer._stored(run) for run in buffer.runs if run.name is None)
+    again = HoldBuffer(Serial(), source, limit_bytes)
+    again.from_json(json.loads(json.dumps(buffer.to_json())))
+    return again, source
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [held(1000 * number, 1000) for number in range(20)],
+        [held(number, 1000, 20) for number in range(20)],
+        [held(0, 20_000)],
+        [held(500 * number, 1000) for number in range(20)],
+        [held(7, 1000, 0), *(held(number, 100) for number in range(8))],
+    ],
+    ids=["one after the other", "side by side", "a long one", "overlapping", "at one time"],
+)
+def test_what_is_due_after_a_long_pause_is_released_in_stretches(
+    runs: list[HeldResults], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order, each result once, and never much more than the limit at a time."""
+    monkeypatch.setattr(holding, "LEAST_ROWS", 10)
+    limit_bytes = 32 * 200
+    buffer, source = restored(runs, limit_bytes)
+    times: list[int] = []
+    ties = max(Counter(value for one in runs for value in one.batch["v"].to_pylist()).values())
+    for found, _ in buffer.release({(1, 1): Place(10**9, 0)}, lambda _: {"q"}):
+        (batch,) = (one.batch for one in found)
+        assert batch.num_rows <= 201 + ties
+        assert not times or min(batch["v"].to_pylist()) > times[-1]
+        times += sorted(batch["v"].to_pylist())
+        assert max(source.asked.values()) == 1
+    assert times == sorted(value for one in runs for value in one.batch["v"].to_pylist())
+    assert buffer.runs == []
+
+
+def test_runs_that_were_released_are_not_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "LEAST_ROWS", 10)
+    runs = [held(1000 * number, 1000) for number in range(20)]
+    buffer, _ = restored(runs, 32 * 200)
+    most = max(
+        sum(run.batch is not None for run in buffer.runs)
+        for _ in buffer.release({(1, 1): Place(10**9, 0)}, lambda _: {"q"})
+    )
+    assert most <= 2
+
+
+def test_runs_that_are_too_large_to_be_merged_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "MOST_RUN_BYTES", 1000)
+    buffer, source = restored([held(1000 * number, 1000) for number in range(holding.FANOUT)], 10)
+    list(buffer.settle())
+    assert source.asked == {}
+    assert len(buffer.runs) == holding.FANOUT
+    monkeypatch.setattr(holding, "MOST_RUN_BYTES", 10**6)
+    list(buffer.settle())
+    assert len(buffer.runs) == 1
+
+
+@given(case=cases.busy_cases(), way=cases.ways(), hold_bytes=st.sampled_from([1, 300, 3000]))
+@examples(25)
+def test_stretches_of_any_size_give_the_answer(case: Case, way: Way, hold_bytes: int) -> None:
+    with patch.object(holding, "LEAST_ROWS", 1):
+        options = replace(way.options, hold_bytes=hold_bytes)
+        host = cases.run(case, replace(way, options=options, filter_order=(True,)))
+    for query in case.queries:
+        wanted = cases.shown(reference.answer(query, case.catalog, case.arrivals))
+        assert cases.same_rows(cases.got(host, query), wanted)
+        assert way.shards > 1 or cases.got(host, query) == wanted
+        cases.assert_batches_in_order(host, query)

@@ -70,12 +70,33 @@ def test_what_an_idle_stream_brings_from_before_is_late_and_what_is_after_takes_
     assert ids(host) == [(1, 1), (2, 1), (1, 3), (2, 3), (2, 4), (3, 3), (3, 4)]
 
 
-def test_if_all_streams_are_idle_all_is_released(early: bool) -> None:
+@pytest.mark.parametrize("newest", [A, B])
+def test_if_all_streams_are_idle_all_is_released(newest: StreamId, early: bool) -> None:
+    """Whichever stream has the newest tuple; what comes at its time or before is late then."""
     host = Told(CATALOG, [join(A, B)], filter_order=(early,))
-    cases.arrive(host, {A: [cases.row(1, 1), cases.row(4, 2)], B: [cases.row(2, 1)]})
+    other = B if newest == A else A
+    cases.arrive(host, {newest: [cases.row(1, 1), cases.row(4, 2)], other: [cases.row(2, 1)]})
     host.idle = frozenset({(A, ""), (B, "")})
     host.go_on()
-    assert ids(host) == [(1, 1), (2, 1)]
+    assert ids(host) == ([(1, 1), (2, 1)] if newest == A else [(1, 1), (1, 2)])
+    host.idle = frozenset()
+    cases.arrive(host, {other: [cases.row(4, 2), cases.row(5, 3)]})
+    cases.arrive(host, {newest: [cases.row(6, 3)]})
+    host.end()
+    assert cases.rejected(host) == {(str(other), "late", 2): 1}
+    assert len(ids(host)) == 6
+
+
+def test_if_a_stream_that_is_scanned_is_idle_rows_at_its_newest_time_are_in_time() -> None:
+    scan = Query(QueryId("q"), (Source(A, "s0"),), (), (Output("id0", cases.column(0, "id")),))
+    host = Told(CATALOG, [scan])
+    cases.arrive(host, {A: [cases.row(1, 1), cases.row(4, 2)]})
+    host.idle = frozenset({(A, "")})
+    host.go_on()
+    host.idle = frozenset()
+    cases.arrive(host, {A: [cases.row(4, 3)]})
+    assert cases.rejected(host) == {}
+    assert ids(host) == [(1,), (2,), (3,)]
 
 
 def test_a_stream_that_was_never_heard_of_can_be_idle(early: bool) -> None:

@@ -174,6 +174,15 @@ def test_time_that_is_told_counts() -> None:
     assert ids(tested) == [(1, 2), (3, 4)]
 
 
+def test_a_release_that_was_expected_late_once_makes_no_later_one_late() -> None:
+    tested = host(query("ab", fresh_s=10), "(a b)")
+    tested.events = (TimeTold(30 * SECOND_US),)
+    send(tested, 5 * SECOND_US, a=[(0, 1)])
+    tested.events = (TimeTold(13 * SECOND_US),)
+    send(tested, 12 * SECOND_US, a=[(1, 2)], b=[(1, 3)])
+    assert sorted(ids(tested)) == [(1, 3), (2, 3)]
+
+
 def test_stale_tuples_in_between_are_let_go() -> None:
     tested = host(query("abc", fresh_s=10), "((a b) c)")
     send(tested, 0, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])

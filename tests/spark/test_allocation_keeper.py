@@ -12,13 +12,14 @@ from test_join_keeper import STREAMS
 from headrace.config import Settings, parse_budget
 from headrace.engine.events import ProbesAllowed, TimeTold
 from headrace.engine.relations import ALWAYS
+from headrace.engine.shard import Shard
 from headrace.engine.tree_join import HalfTally
 from headrace.plan.sharing import SharedPlan, share
-from headrace.spark.allocation_keeper import AllocationKeeper
+from headrace.spark.allocation_keeper import LATELY, AllocationKeeper
 from headrace.spark.joins import JoinKeeper
-from headrace.spark.metrics import BatchFacts
+from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.orders import Orders, Work
-from headrace.spark.tree_told import Allowed, TreeTold, tree_events
+from headrace.spark.tree_told import Allowed, TreeTold, tree_events, trees_told
 from headrace.sql import read_script
 
 QUERY = """CREATE QUERY q AS SELECT b.x FROM a FRESHNESS 1 MINUTE, b FRESHNESS 1 MINUTE, c FRESHNESS 1 MINUTE
@@ -110,6 +111,12 @@ def test_probes_are_allocated_anew_when_something_moves_and_the_reason_is_told(t
     assert len(kept.moves) > before
     assert "probes of ((a b) c) allocated anew" in kept.moves[-1]
     assert "a with S(b)" in " ".join(kept.moves)
+    metrics = RunMetrics(("q",), ("a", "b", "c"), {}, 2, 0.0)
+    metrics.tell_trees(kept.stats(), tuple(kept.moves))
+    metrics.tell_orders((), ("another join order",))
+    assert metrics.snapshot(1.0, 0.0).switches == (*kept.moves, "another join order")
+    metrics.tell_trees(kept.stats(), (*kept.moves, "once more"))
+    assert metrics.snapshot(1.0, 0.0).switches == (*kept.moves, "another join order", "once more")
 
 
 def test_a_freshness_that_publication_takes_longer_than_is_told_by_stream(tmp_path: Path) -> None:
@@ -122,6 +129,44 @@ def test_a_freshness_that_publication_takes_longer_than_is_told_by_stream(tmp_pa
     assert any("later than c may be old (2 s)" in one for one in tree.infeasible)
 
 
+def published(kept: AllocationKeeper, shard: Shard, batch: int, began_s: float, lag_s: float) -> None:
+    """A micro-batch without tuples, told what the keeper allows, stepped at a time and published later."""
+    now_us = round(began_s * 1e6)
+    halves = {signature: len(one.tree.half_ways) for signature, one in kept.trees.items()}
+    list(shard.step(tree_events(kept.allowed(), halves, 0, now_us)))
+    kept.learn(BatchFacts(batch, began_s, began_s + lag_s, ((0, {"trees": trees_told(shard, now_us)}),)))
+
+
+def test_after_a_slow_micro_batch_the_time_to_publication_is_that_of_the_others(tmp_path: Path) -> None:
+    kept = keeper(tmp_path)
+    shard = Shard(plan(), kept.applied(Work(plan(), frozenset(), frozenset())).shard)
+    published(kept, shard, 0, 1000.0, 8.0)
+    assert kept.ahead_us == round(1.2 * 8e6)
+    for batch in range(1, 43):
+        published(kept, shard, batch, 1008.0 + 0.7 * batch, 0.7)
+        assert kept.ahead_us >= round(1.2 * 0.7e6)
+    assert kept.ahead_us == round(1.2 * 0.7e6)
+
+
+def test_a_slow_micro_batch_is_remembered_as_long_with_several_trees(tmp_path: Path) -> None:
+    text = QUERY + QUERY.replace("QUERY q", "QUERY r").replace("10 SECONDS", "20 SECONDS").replace("1 MIN", "2 MIN")
+    kept = keeper(tmp_path, text)
+    assert len(kept.trees) == 2
+    shard = Shard(plan(text), kept.applied(Work(plan(text), frozenset(), frozenset())).shard)
+    published(kept, shard, 0, 1000.0, 8.0)
+    for batch in range(1, LATELY):
+        published(kept, shard, batch, 1008.0 + 0.7 * batch, 0.7)
+        assert kept.ahead_us == round(1.2 * 8e6)
+    published(kept, shard, LATELY, 1020.0, 0.7)
+    assert kept.ahead_us == round(1.2 * 0.7e6)
+
+
+def test_a_clock_that_was_set_back_is_no_time_to_publication(tmp_path: Path) -> None:
+    kept = keeper(tmp_path)
+    kept.learn(told(0, *EVEN, lag_s=-3.0))
+    assert kept.ahead_us == 0
+
+
 def test_states_that_keep_a_number_of_tuples_need_refreshing(tmp_path: Path) -> None:
     text = QUERY.replace("1 MINUTE", "11 SECONDS")
     kept = keeper(tmp_path, text, service_rate=20.0, retention="count")
@@ -129,6 +174,33 @@ def test_states_that_keep_a_number_of_tuples_need_refreshing(tmp_path: Path) -> 
     assert any(one.startswith("S(a b) cannot be kept fresh enough for results with") for one in tree.infeasible)
     options = kept.applied(Work(plan(text), frozenset(), frozenset())).shard.trees
     assert next(iter(options.values())).state_rows[0, 1] > 0
+
+
+def test_states_that_keep_a_number_of_tuples_keep_it_whatever_they_hold(tmp_path: Path) -> None:
+    """What is held by now is no reason to hold no more than that."""
+    kept = keeper(tmp_path, service_rate=3500.0, retention="count")
+    work = Work(plan(), frozenset(), frozenset())
+    (before,) = kept.applied(work).shard.trees.values()
+    assert before.state_rows[0, 1] > 25
+    for batch in range(4):
+        kept.learn(told(batch, *EVEN))
+    (after,) = kept.applied(work).shard.trees.values()
+    assert kept.stats()[0].allocations > 1
+    assert after.state_rows == before.state_rows
+
+
+def test_the_first_allocation_is_timed_and_what_runs_is_drawn(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, service_rate=3500.0)
+    assert kept.stats()[0].allocation_ms > 0
+    (signature,) = kept.trees
+    first = kept.picture(signature)
+    for batch in range(6):
+        kept.learn(told(batch, *EVEN))
+    drawn = kept.picture(signature)
+    assert drawn is not None
+    assert drawn.startswith("<svg")
+    assert drawn != first
+    assert kept.picture("another") is None
 
 
 def test_queries_that_defer_have_no_tree(tmp_path: Path) -> None:

@@ -165,3 +165,24 @@ def test_a_topic_that_is_not_there_is_refused(broker: Broker, jars: Path, tmp_pa
         3,
         f"headrace: stream s: there is no topic reading at {broker.servers}: did you mean readings?",
     )
+
+
+def test_a_partition_that_is_heard_of_later_and_is_behind_is_not_late(
+    broker: Broker, jars: Path, tmp_path: Path
+) -> None:
+    """Nobody said how many there are: all that the topic has are waited for."""
+    broker.create("uneven", 2)
+    rows = readings(5, 60, 60)
+    program = tmp_path / "program.sql"
+    program.write_text(
+        f"SET jars = '{jars}'; CREATE STREAM uneven (location_id BIGINT, value DOUBLE, ts TIMESTAMP) WITH "
+        f"(connector = 'kafka', servers = '{broker.servers}', topic = 'uneven', max_records_per_batch = 5);"
+        "CREATE QUERY q AS SELECT location_id, value, ts FROM uneven;"
+    )
+    broker.send("uneven", [(0, value) for value in as_json(rows[30:])])
+    _run_and_kill(program, tmp_path / "out")
+    assert not (tmp_path / "out" / "q").exists() or not output(tmp_path / "out" / "q")
+    broker.send("uneven", [(1, value) for value in as_json(rows[:30])])
+    _run_once(program, tmp_path / "out")
+    assert dead_letters(tmp_path / "out") == []
+    assert [row[-1] for row in output(tmp_path / "out" / "q")] == [row["ts"] for row in rows]

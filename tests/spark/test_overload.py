@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from commands import Command
 from pyspark.sql import SparkSession
 from streams import answers, assert_answers, assert_in_order, output
 from test_multiway import TIMES, run_once, streams
+
+from headrace.spark import withholding
+from headrace.spark.session import Engine
 
 pytestmark = pytest.mark.spark
 
@@ -67,6 +71,37 @@ def test_few_probes_on_two_shards_killed_and_started_again(tmp_path: Path) -> No
         assert got
         assert not got - Counter(rows)
     assert sum(len(output(out / query)) for query in expected) < sum(map(len, expected.values()))
+
+
+def test_results_that_grew_too_old_on_the_way_are_left_out_of_every_sink(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver's clock says that publication took two hours; queries that defer have all their rows all the same."""
+    monkeypatch.setattr(withholding, "now_us", lambda: time.time_ns() // 1000 + 2 * 3600 * 1_000_000)
+    feeds, declared = streams(tmp_path, (60, 60, 60), 60)
+    joined = "WHERE a.x = b.x AND b.x = c.x WINDOW 8 SECONDS"
+    shared = "INTO (connector = 'parquet', shared = 'together')"
+    queries = f"""
+    CREATE QUERY filed AS SELECT {TIMES} FROM {THREE} {joined} {ADAPT};
+    CREATE QUERY called AS SELECT a.x, {TIMES} FROM {THREE} {joined} {ADAPT};
+    CREATE QUERY counted AS SELECT b.x, {TIMES} FROM {THREE} {joined} {ADAPT} INTO (connector = 'count');
+    CREATE QUERY part AS SELECT {TIMES} FROM {THREE} {joined} {ADAPT} {shared};
+    CREATE QUERY whole AS SELECT {TIMES} FROM a, b, c {joined} {shared};"""
+    engine, seen = Engine(spark), []
+    engine.sql(f"SET shards = 2;{declared}{queries}")
+    engine.sink("called", lambda _query, rows, _batch: seen.extend(rows.collect()))
+    run = engine.start(tmp_path / "out", once=True)
+    assert run.wait(400)
+    expected = answers(declared + queries, {name: feed.rows for name, feed in feeds.items()})
+    assert expected["part"]
+    assert seen == []
+    assert not (tmp_path / "out" / "filed").exists() or not output(tmp_path / "out" / "filed")
+    together = Counter(output(tmp_path / "out" / "together"))
+    assert together == Counter(("whole", *row) for row in expected["whole"])
+    (tree,) = run.stats().trees
+    assert tree.stale == sum(len(expected[query]) for query in ("filed", "called", "counted", "part"))
+    assert tree.released_late == 0
+    assert {one.query: one.results for one in run.stats().queries}["counted"] == 0
 
 
 def test_a_freshness_that_is_too_short_is_reported_by_name(spark: SparkSession, tmp_path: Path) -> None:

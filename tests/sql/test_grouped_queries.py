@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from headrace.errors import PlanError
 from headrace.model import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, DataType, decimal
 from headrace.plan.aggregates import GROUP, Aggregate, Fold, aggregate_ref, key_ref
 from headrace.plan.expressions import ColumnRef, Expression, render
@@ -204,3 +207,12 @@ def test_window_is_a_column_in_having() -> None:
     (query,) = read_script(text, catalog).queries
     assert query.grouping is not None
     assert query.grouping.keys == (ColumnRef(0, "window", INT),)
+
+
+@pytest.mark.parametrize("freshness", ["60 SECONDS", "2 MINUTES"])
+def test_freshness_beside_aggregates_is_the_window_or_longer(freshness: str) -> None:
+    """A shorter one is refused: ``golden/errors/overload.txt``."""
+    text = f"SELECT a.k, COUNT(*) AS n FROM t a FRESHNESS {freshness}, h b WHERE a.k = b.k GROUP BY a.k WINDOW 1 MINUTE"
+    query = bound(f"{text} ON OVERLOAD ADAPT")
+    with pytest.raises(PlanError, match="shorter than its window"):
+        replace(query, freshness=within_us(59_000_000))

@@ -72,7 +72,9 @@ def line(stats: RunStats) -> str:
     waiting = f", {backlog:,} waiting for their turn" if stats.probes_allowed is not None else ""
     results_held = sum(one.held_results for one in stats.ordering)
     awaited = dict.fromkeys(name for one in stats.ordering for name in one.waits_for)
-    waiting += f", {results_held:,} results wait for {', '.join(awaited)}" if results_held and awaited else ""
+    if awaited and (results_held or any(shard.waiting_tuples for shard in stats.shards)):
+        what = f"{results_held:,} results wait" if results_held else "output waits"
+        waiting += f", {what} for {', '.join(awaited)}"
     queues = f"; {graph_line(stats.graph)}" if stats.graph is not None else ""
     queues += "".join(f"; {tree_line(tree)}" for tree in stats.trees)
     return (

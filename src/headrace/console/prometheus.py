@@ -95,7 +95,9 @@ def _tell_run(page: _Page, stats: RunStats) -> None:
     page.gauge("probes", "Probes that the last micro-batch spent.", stats.probes)
     page.gauge("probes_allowed", "Probes that it might spend.", stats.probes_allowed)
     page.counter("throttled_micro_batches", "Micro-batches that overran their budget.", stats.throttled_batches)
-    page.counter("join_order_switches", "Changes of join orders while running.", len(stats.switches))
+    page.counter(
+        "join_order_switches", "Changes of join orders, approaches and allocations while running.", len(stats.switches)
+    )
 
 
 def _tell_query(page: _Page, one: QueryStats) -> None:

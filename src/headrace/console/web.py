@@ -198,6 +198,13 @@ def _serve_queries(app: FastAPI, service: Service) -> None:
         await _done_by(service.askers, service.resume, name)
         return Changed(queries=[name])
 
+    @app.get("/api/queries/{name}/tree.svg", tags=["queries"], response_class=Response)
+    async def tree(name: str) -> Response:
+        """The tree that a query with ON OVERLOAD ADAPT runs by, with the probes it is allowed now, drawn."""
+        query = await _done_by(service.readers, service.query, name)
+        drawn = await _done_by(service.readers, service.run.draw, query.name)
+        return Response(drawn, media_type="image/svg+xml")
+
     @app.get("/api/queries/{name}/results", tags=["queries"])
     async def latest_results(name: str, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> LatestRows:
         """The last rows that were published."""

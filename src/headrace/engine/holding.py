@@ -7,16 +7,17 @@
 
 Owns :class:`HoldBuffer`. A window whose scans wait is released less far than others, so a result stays until every
 window is past it. Runs are stored once, as segments; what is found in one step and weighs more than ``limit_bytes`` is
-handed to the store at once and let go of here: nothing is dropped, and a run is opened again when it is due. Runs of a
-size are merged into one of the next, so that there are few however long a stream is silent.
-Invariant: a run is sorted by the newest tuple's time and stream.
+handed to the store at once and let go of here: nothing is dropped, and a run is opened again when it is due. What is
+due is released in stretches of about ``limit_bytes``, in order, with only those runs open that a stretch is of. Runs of
+a size are merged into one of the next, up to ``MOST_RUN_BYTES``, so that there are few however long a stream is silent.
+Invariants: a run is sorted by the newest tuple's time and stream; what is due at one place is in one stretch.
 Cost: O(results log runs) to hold, O(results due) to release, and each is merged O(log(held / found)) times.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ import pyarrow as pa
 
 from headrace.engine.blocks import CELL, EARLY_MARK, RANK, THEN, HeldResults
 from headrace.engine.events import DropSegment, Effect, KeepSegment
-from headrace.engine.inputs import Place
+from headrace.engine.inputs import END_OF_TIME, Place
 from headrace.engine.keys import Int64s
 from headrace.engine.segments import content_name, int64s_of, pack_batch, take_rows, unpack_batch
 from headrace.engine.window import MOST_RUN_BYTES, SegmentSource, Serial
@@ -35,6 +36,8 @@ from headrace.plan.queries import EARLY
 FANOUT = 8
 """Runs of a size that are merged into one of the next."""
 LIMIT_BYTES = 1 << 26
+LEAST_ROWS = 1 << 12
+"""Results in a stretch, however little they may weigh."""
 _NEWEST, _STREAM = RANK, f"{THEN}0"
 """The columns with a held result's newest tuple's time, and its stream's position."""
 
@@ -51,6 +54,8 @@ class HeldRun:
     rows: int
     first: Place
     batch: pa.RecordBatch | None
+    columns: str
+    """Names the batch's schema: runs with the same can be merged."""
     start: int = 0
     tier: int = 0
     name: str | None = None
@@ -64,8 +69,17 @@ class HeldRun:
         return all(start == self.start for start in self.starts.values())
 
     @property
-    def kind(self) -> tuple[bool, bool, int]:
-        return self.counted, self.raw, self.epoch
+    def kind(self) -> tuple[bool, bool, int, str]:
+        """What runs whose results can be in one have in common."""
+        return self.counted, self.raw, self.epoch, self.columns
+
+    @property
+    def held_bytes(self) -> int:
+        return self.size_bytes or (0 if self.batch is None else self.batch.nbytes)
+
+    @property
+    def row_bytes(self) -> float:
+        return max(self.held_bytes / self.rows, 1.0)
 
 
 @dataclass(slots=True)
@@ -84,14 +98,14 @@ class HoldBuffer:
 
     @property
     def size_bytes(self) -> int:
-        return sum(run.size_bytes or (0 if run.batch is None else run.batch.nbytes) for run in self.runs)
+        return sum(run.held_bytes for run in self.runs)
 
     # --- holding
 
     def add(self, found: HeldResults, epoch: int) -> Iterator[Effect]:
         """Takes what a scan found; beyond the limit, what is not in the store yet goes there."""
         batch = _in_order(found.batch)
-        self._take(HeldRun(found.readers, found.counted, found.raw, epoch, batch.num_rows, _place(batch, 0), batch))
+        self.runs.append(_held_run(replace(found, batch=batch), epoch))
         fresh = [run for run in self.runs if run.name is None and run.batch is not None]
         if sum(run.batch.nbytes for run in fresh if run.batch is not None) > self.limit_bytes:
             yield from self._merge_fresh()
@@ -100,9 +114,6 @@ class HoldBuffer:
                     yield self._stored(run)
                 if self.source is not None:
                     run.batch = None
-
-    def _take(self, run: HeldRun) -> None:
-        self.runs.append(run)
 
     def _stored(self, run: HeldRun) -> KeepSegment:
         assert run.batch is not None
@@ -130,30 +141,73 @@ class HoldBuffer:
             offsets = tuple(run.starts.get(sizes, run.start) for run in self.runs)
             alike.setdefault((bound, offsets), []).append(sizes)
         for (bound, offsets), windows in sorted(alike.items(), key=lambda one: one[0][0]):
-            found = self._due(offsets, bound, windows, served)
-            if found:
-                yield found, windows
+            yield from ((found, windows) for found in self._due(offsets, bound, windows, served))
         self._forget(list(bounds))
 
     def _due(
         self, offsets: Sequence[int], upto: Place, windows: Sequence[Sizes], served: Callable[[int], Set[str]]
+    ) -> Iterator[list[HeldResults]]:
+        """The results from these offsets on, by run, up to a place; a stretch at a time."""
+        coming = [(run.first, number) for number, run in enumerate(self.runs)]
+        heapq.heapify(coming)
+        going: dict[int, int] = {}
+        while going or (coming and coming[0][0] <= upto):
+            place = min([upto, *(self._far_enough(number, begin) for number, begin in going.items())])
+            while coming and coming[0][0] <= place:
+                number = heapq.heappop(coming)[1]
+                going[number] = offsets[number]
+                place = min(place, self._far_enough(number, offsets[number]))
+            found = self._stretch(going, self._shortened(going, place), windows, served)
+            if found:
+                yield found
+            going = {number: at for number, at in going.items() if at < _stop(self._opened(self.runs[number]), upto)}
+            self._close(going)
+
+    def _stretch(
+        self, going: dict[int, int], place: Place, windows: Sequence[Sizes], served: Callable[[int], Set[str]]
     ) -> list[HeldResults]:
-        """The results from these offsets on, by run, up to a place."""
-        found: dict[tuple[bool, bool, pa.Schema], list[HeldResults]] = {}
-        heap = [(run.first, number) for number, run in enumerate(self.runs)]
-        heapq.heapify(heap)
-        while heap and heap[0][0] <= upto:
-            number = heapq.heappop(heap)[1]
-            run, begin = self.runs[number], offsets[number]
+        """What open runs have from where they are up to a place; they go on after it."""
+        found: dict[tuple[bool, bool, str], list[HeldResults]] = {}
+        for number, begin in going.items():
+            run = self.runs[number]
             batch = self._opened(run)
-            end = _stop(batch, upto)
+            end = _stop(batch, place)
             if end > begin:
                 run.starts |= dict.fromkeys(windows, end)
                 now = served(run.epoch)
                 readers = tuple(tuple(one for one in some if one in now) for some in run.readers)
                 part = HeldResults(readers, batch.slice(begin, end - begin), run.counted, raw=run.raw)
-                found.setdefault((run.counted, run.raw, batch.schema), []).append(part)
+                found.setdefault((run.counted, run.raw, run.columns), []).append(part)
+                going[number] = end
         return [_merged(parts) for parts in found.values()]
+
+    def _far_enough(self, number: int, begin: int) -> Place:
+        """Up to where a run has as much as a stretch may have."""
+        run = self.runs[number]
+        batch = self._opened(run)
+        rows = max(int(self.limit_bytes / run.row_bytes), LEAST_ROWS)
+        return END_OF_TIME if begin >= run.rows else _place(batch, min(begin + rows, run.rows) - 1)
+
+    def _shortened(self, going: Mapping[int, int], place: Place) -> Place:
+        """A place up to which all runs together have about as much as a stretch may have; at the place at least."""
+        while True:
+            rows = {number: _stop(self._opened(self.runs[number]), place) - begin for number, begin in going.items()}
+            weights = {number: max(some, 0) * self.runs[number].row_bytes for number, some in rows.items()}
+            if sum(weights.values()) <= self.limit_bytes or sum(max(some, 0) for some in rows.values()) <= LEAST_ROWS:
+                return place
+            heaviest = max(weights, key=lambda number: weights[number])
+            middle = _place(self._opened(self.runs[heaviest]), going[heaviest] + (rows[heaviest] - 1) // 2)
+            if middle == place:
+                return place
+            place = middle
+
+    def _close(self, going: Container[int]) -> None:
+        """Lets go of runs that are in the store and not being released, where those that are open weigh too much."""
+        idle = [run for number, run in enumerate(self.runs) if run.batch is not None and number not in going]
+        stored = [run for run in idle if run.name is not None and self.source is not None]
+        if sum(run.held_bytes for run in stored) > self.limit_bytes:
+            for run in stored:
+                run.batch = None
 
     def _forget(self, windows: Sequence[Sizes]) -> None:
         """Lets go of what all windows are past."""
@@ -187,13 +241,11 @@ class HoldBuffer:
                 yield from self._replace(some, 0)
 
     def _merge_tiers(self) -> Iterator[Effect]:
+        """Merges runs of a size; those that would weigh too much together stay as they are, and are not looked into."""
         tier = 0
         while any(run.tier >= tier for run in self.runs):
-            mine = [run for run in self.runs if run.tier == tier and run.is_even]
-            for run in mine if len(mine) >= FANOUT else ():
-                self._opened(run)
-            for some in _alike(mine):
-                if len(some) >= FANOUT and sum(run.size_bytes for run in some) <= MOST_RUN_BYTES:
+            for some in _alike([run for run in self.runs if run.tier == tier and run.is_even]):
+                if len(some) >= FANOUT and sum(run.held_bytes for run in some) <= MOST_RUN_BYTES:
                     yield from self._replace(some, tier + 1)
             tier += 1
 
@@ -201,9 +253,7 @@ class HoldBuffer:
         """Several runs of a kind as one."""
         parts = [HeldResults(run.readers, self._opened(run).slice(run.start), run.counted, raw=run.raw) for run in runs]
         whole = _merged(parts)
-        batch = _in_order(whole.batch)
-        kind = (whole.counted, whole.raw, runs[0].epoch)
-        made = HeldRun(whole.readers, *kind, batch.num_rows, _place(batch, 0), batch, tier=tier)
+        made = _held_run(replace(whole, batch=_in_order(whole.batch)), runs[0].epoch, tier)
         gone = {id(run) for run in runs}
         self.runs = [*(run for run in self.runs if id(run) not in gone), made]
         yield from (DropSegment(run.name) for run in runs if run.name is not None)
@@ -212,11 +262,19 @@ class HoldBuffer:
         return {"runs": [_run_to_json(run) for run in self.runs]}
 
     def from_json(self, kept: dict[str, Any]) -> None:
-        for counted, raw, epoch, readers, rows, start, tier, name, size_bytes, starts, *first in kept["runs"]:
+        for counted, raw, epoch, columns, readers, rows, start, tier, name, size_bytes, starts, *first in kept["runs"]:
             told = tuple(tuple(some) for some in readers)
-            kind, stored = (counted, raw, epoch), (start, tier, name, size_bytes)
+            kind, stored = (counted, raw, epoch), (columns, start, tier, name, size_bytes)
             given = {tuple(sizes): one for sizes, one in starts}
             self.runs.append(HeldRun(told, *kind, rows, Place(*first), None, *stored, given))
+
+
+def _held_run(found: HeldResults, epoch: int, tier: int = 0) -> HeldRun:
+    """A run of results that are in order."""
+    batch = found.batch
+    columns = content_name(batch.schema.serialize())
+    kind = (found.counted, found.raw, epoch)
+    return HeldRun(found.readers, *kind, batch.num_rows, _place(batch, 0), batch, columns, tier=tier)
 
 
 def _run_to_json(run: HeldRun) -> list[Any]:
@@ -226,7 +284,7 @@ def _run_to_json(run: HeldRun) -> list[Any]:
 
 def names_held(kept: dict[str, Any]) -> Iterator[str]:
     """Every stored segment that a kept hold buffer refers to."""
-    return (run[7] for run in kept["runs"])
+    return (run[8] for run in kept["runs"])
 
 
 def marked_early(found: HeldResults, progress: Place | None) -> HeldResults:
@@ -246,22 +304,12 @@ def marked_early(found: HeldResults, progress: Place | None) -> HeldResults:
     return replace(found, batch=batch)
 
 
-def _alike(runs: Sequence[HeldRun]) -> list[list[HeldRun]]:
+def _alike(runs: Iterable[HeldRun]) -> list[list[HeldRun]]:
     """Runs whose results can be in one: of a kind, for one set of queries, with the same columns."""
-    found: list[list[HeldRun]] = []
+    found: dict[tuple[bool, bool, int, str], list[HeldRun]] = {}
     for run in runs:
-        schema = None if run.batch is None else run.batch.schema
-        mine = (one for one in found if one[0].kind == run.kind and _columns(one[0]) == schema)
-        some = next(mine, None)
-        if some is None:
-            found.append([run])
-        else:
-            some.append(run)
-    return found
-
-
-def _columns(run: HeldRun) -> pa.Schema | None:
-    return None if run.batch is None else run.batch.schema
+        found.setdefault(run.kind, []).append(run)
+    return list(found.values())
 
 
 def _merged(parts: Sequence[HeldResults]) -> HeldResults:

@@ -5,6 +5,7 @@
       reached       ---------|
       idle          partition 2 said nothing for so long that it is passed over: reached moves on to partition 1's time,
                     and what 2 brings later from before that time is late
+      all idle      of a join: all of its streams are passed to just after the newest tuple, so that nothing waits
 
 Owns :class:`StreamProgress`. Which sources are idle is told (there is no clock here), alike on all shards. Invariants:
 what a stream has reached only rises; all shards hear the same, so they reach the same. Cost: O(sources) a step.
@@ -74,17 +75,19 @@ class StreamProgress:
         heard = self.newest_us.get(stream, {})
         return not self._is_awaited(stream) and all((stream, name) in self.idle for name in heard)
 
-    def pass_idle(self, groups: Iterable[Sequence[StreamId]]) -> None:
+    def pass_idle(self, groups: Iterable[Sequence[StreamId]], scans: Iterable[Sequence[StreamId]] = ()) -> None:
         """Moves streams that are idle on with those that they are joined with: as far as the others have come, or, if
-        all are idle, to the newest time of any. ``groups``: the streams of each join."""
+        all are idle, to just after the newest time of any: at that time, results wait for streams after the first, and
+        values of aggregates for all. ``groups``: the streams of each join or aggregate; ``scans``: of each group where
+        rows wait for nothing at their own time."""
         moved: dict[StreamId, int] = {}
-        for streams in groups:
+        for streams, after_us in [*((one, 1) for one in groups), *((one, 0) for one in scans)]:
             idle = [one for one in streams if self.is_idle(one)]
             going = [self.reached(one) for one in streams if one not in idle]
             if not idle or None in going:
                 continue
             newest = [one for one in map(self.newest, streams) if one is not None]
-            known = [one for one in going if one is not None] or [max(newest, default=LOWEST)]
+            known = [one for one in going if one is not None] or [max(newest, default=LOWEST - after_us) + after_us]
             for one in idle:
                 moved[one] = max(min(known), moved.get(one, LOWEST))
         for stream, to_us in moved.items():

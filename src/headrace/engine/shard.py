@@ -58,13 +58,14 @@ from headrace.engine.tree_operator import TreeOperator
 from headrace.engine.waiting import without_seats
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import InvariantError, StateError
+from headrace.model import StreamId
 from headrace.plan.approaches import why_in_order
 from headrace.plan.facts import Measured
 from headrace.plan.methods import SCANNING
 from headrace.plan.shard_graph import join_name, shard_graph
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32
@@ -190,7 +191,7 @@ class Shard:
         self.progress.idle = chosen.idle
         self._begin(told)
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
-        self.progress.pass_idle([[one.input.stream for one in some.inputs] for some in self._operators.values()])
+        self.progress.pass_idle(*self._reading())
         for operator in self._operators.values():
             operator.scanned_rows /= (pace or Pace()).shards
         blocks = sorted(
@@ -210,11 +211,19 @@ class Shard:
             reached = [self._reached(state) for state in operator.inputs]
             yield from operator.settle([None if place is None else place.ts_us for place in reached], ended=ended)
 
+    def _reading(self) -> tuple[list[list[StreamId]], list[list[StreamId]]]:
+        """The streams of each join or aggregate, and of each other group."""
+        waiting: list[list[StreamId]] = []
+        scanning: list[list[StreamId]] = []
+        for operator in self._operators.values():
+            waits = operator.group.is_join or any(cls.folding is not None for cls in operator.group.classes)
+            (waiting if waits else scanning).append([one.input.stream for one in operator.inputs])
+        return waiting, scanning
+
     def _begin(self, told: list[Event]) -> None:
         """Tells trees when their results are released, and what they may probe."""
-        times = [one.now_us for one in told if isinstance(one, TimeTold)]
-        times += [one.arrived_us for one in told if isinstance(one, BlockArrived)]
-        self._now_us = max([self._now_us, *times])
+        told_us = [one.now_us for one in told if isinstance(one, TimeTold)] or [self._now_us]
+        self._now_us = max([*told_us, *(one.arrived_us for one in told if isinstance(one, BlockArrived))])
         allowed = {one.group: one.probes for one in told if isinstance(one, ProbesAllowed)}
         for signature, operator in self.trees().items():
             operator.begin(self._now_us, allowed.get(signature))

@@ -11,11 +11,12 @@ its expected response times. Standard library only; cost: a few operations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 
+from headrace.model import StreamId
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import Group
 
@@ -32,11 +33,17 @@ def why_in_order(group: Group) -> str | None:
     """Why a group can only take tuples in order; None where it can go ahead."""
     if not group.is_join:
         return "it is no join"
-    if len({input.stream for input in group.inputs}) < 2:
+    return why_join_in_order({input.stream for input in group.inputs}, group.measures, is_adapting=group.adapts)
+
+
+def why_join_in_order(streams: Set[StreamId], measures: Collection[Measure], *, is_adapting: bool) -> str | None:
+    """Why a join of these streams, whose windows are measured so, can only take tuples in order; None where it can go
+    ahead."""
+    if len(streams) < 2:
         return "it has one stream, which is in order"
-    if group.adapts:
+    if is_adapting:
         return "what its tree leaves out is chosen among tuples in order"
-    if Measure.ROWS in group.measures:
+    if Measure.ROWS in measures:
         return "a window of rows has the last tuples of a whole stream, which are known in order only"
     return None
 

@@ -120,6 +120,8 @@ class Query:
         for source, window, fresh in zip(self.sources, self.windows, self.freshness, strict=False):
             if fresh is not None and fresh.measure is not window.measure:
                 raise PlanError(f"the window and the freshness of {source.alias} are not both times or both rows")
+            if fresh is not None and self.grouping is not None and fresh.size < window.size:
+                raise PlanError(f"the freshness of {source.alias} is shorter than its window, which values rest on")
 
     def fresh_within(self, source: int) -> Extent:
         """How long ago a source's tuples in a result may have arrived."""

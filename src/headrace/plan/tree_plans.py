@@ -68,6 +68,17 @@ def check_trees(plan: SharedPlan, settings: Settings) -> None:
         raise PlanError(f"allocator jda is for a join of two streams, and one joins {names}: use jda_m or jaqpot")
 
 
+def check_plan_is_used(plan: SharedPlan, settings: Settings) -> None:
+    """Refuses a tree that is set where no query would run by one: joins that leave no probes out keep nothing in
+    between."""
+    if settings.plan is not None and not any(group.adapts for group in plan.groups):
+        raise PlanError(
+            f"setting plan: {settings.plan!r} is a tree of joins, by which queries with ON OVERLOAD ADAPT run, and "
+            "there is none: end a query with ON OVERLOAD ADAPT (without a budget it leaves nothing out), or leave "
+            "SET plan out"
+        )
+
+
 def _words(text: str) -> list[str]:
     return re.findall(r"[^\s()]+", text)
 

@@ -29,8 +29,9 @@ from headrace.plan.explain_trees import unfresh_text
 from headrace.plan.reallocating import reason_to_reallocate
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.tree_choice import TreeChoice
+from headrace.plan.tree_drawing import draw_tree
 from headrace.plan.tree_plans import FIRST_PROBE_US, TreePlan, first_mu, first_period_s, plan_tree, tree_problem
-from headrace.plan.trees import JoinTree, half_text
+from headrace.plan.trees import JoinTree, Sides, half_text
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
@@ -107,6 +108,8 @@ class RunningTree:
     choice: TreeChoice | None
     meter: TreeMeter
     allocation: Allocation
+    state_rows: dict[Sides, int] = field(default_factory=dict)
+    """Where states in between keep a number of tuples: what windows would hold, by what was known at first."""
     allocations: int = 1
     allocation_ms: float = 0.0
     stale: int = 0
@@ -139,26 +142,28 @@ class AllocationKeeper:
         facts = self.joins.joins[group.signature].facts
         tree, choice = plan_tree(group, self.settings, facts)
         problem = tree_problem(group, tree, facts, first_mu(self.settings), self.settings)
+        began_s = time.perf_counter()
         allocation = allocate(problem, self.settings.allocator)
+        spent_ms = (time.perf_counter() - began_s) * 1e3
         meter = TreeMeter([HalfTally() for _ in tree.half_ways])
-        found = RunningTree(group, side_names(group), tree, choice, meter, allocation)
+        told = (side_names(group), tree, choice, meter, allocation, self._state_rows(tree, problem))
+        found = RunningTree(group, *told, allocation_ms=spent_ms)
         self._report(found)
         return found
 
     def applied(self, work: Work) -> Work:
         """The work with the trees as they are run."""
         trees = {
-            signature: TreeOptions(one.tree, Choice(self.settings.probe_choice), state_rows=self._state_rows(one))
+            signature: TreeOptions(one.tree, Choice(self.settings.probe_choice), state_rows=one.state_rows)
             for signature, one in self.trees.items()
         }
         return replace(work, shard=replace(work.shard, trees=trees))
 
-    def _state_rows(self, one: RunningTree) -> dict[tuple[int, ...], int]:
-        """Where states in between keep a number of tuples: what windows would hold, by what was known at first."""
+    def _state_rows(self, tree: JoinTree, problem: AllocationProblem) -> dict[Sides, int]:
         if Retention(self.settings.retention) is Retention.WINDOW:
             return {}
-        held = dict(zip(one.tree.states, one.allocation.problem.held, strict=True))
-        return {state: max(1, round(held[state] / self.settings.shards)) for state in one.tree.susceptible}
+        held = dict(zip(tree.states, problem.held, strict=True))
+        return {state: max(1, round(held[state] / self.settings.shards)) for state in tree.susceptible}
 
     # --- what is measured
 
@@ -167,7 +172,9 @@ class AllocationKeeper:
         if not self.trees:
             return False
         self._time(facts)
-        for signature, shards in facts.trees().items():
+        trees = facts.trees()
+        self._time_publication(facts, trees)
+        for signature, shards in trees.items():
             one = self.trees.get(signature)
             if one is not None and shards:
                 self._count(one, facts, shards)
@@ -188,10 +195,14 @@ class AllocationKeeper:
         one.stale += sum(half.stale for half in one.last)
         one.left_out += sum(half.offered - half.probed for half in one.last)
         one.purged += sum(told.purged for told in shards.values())
-        published_us = facts.published_s * 1e6
-        one.released_late += any(told.fresh_until_us < published_us for told in shards.values())
-        ahead_us = self.ahead_us
-        self._lags_us.append(max(published_us - told.told_us for told in shards.values()) + ahead_us)
+        one.stale += facts.withheld.left_out.get(one.group.signature, 0)
+        one.released_late += one.group.signature in facts.withheld.late
+
+    def _time_publication(self, facts: BatchFacts, trees: Mapping[str, Mapping[int, TreeTold]]) -> None:
+        """How long after the first of its steps a micro-batch was published."""
+        stepped_us = [told.stepped_us for shards in trees.values() for told in shards.values()]
+        if stepped_us:
+            self._lags_us.append(max(facts.published_s * 1e6 - min(stepped_us), 0.0))
 
     @property
     def ahead_us(self) -> int:
@@ -293,6 +304,11 @@ class AllocationKeeper:
     def plans(self) -> dict[str, TreePlan]:
         """For EXPLAIN."""
         return {name: TreePlan(one.tree, one.choice, one.allocation) for name, one in self.trees.items()}
+
+    def picture(self, signature: str) -> str | None:
+        """A group's tree with its allocation as it is now, as SVG; None where no such tree runs."""
+        one = self.trees.get(signature)
+        return None if one is None else draw_tree(one.allocation, one.names)
 
     def stats(self) -> tuple[TreeStats, ...]:
         return tuple(self._stats(name, one) for name, one in self.trees.items())

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -28,7 +29,7 @@ from pyspark.sql import functions as sf
 
 from headrace.engine.packing import CORRUPT
 from headrace.errors import HeadraceError, SinkError, SourceError
-from headrace.model import PARTITION, Options, Schema, Stream
+from headrace.model import PARTITION, Catalog, Options, Schema, Stream
 from headrace.plan.connectors import SINKS, SOURCES
 from headrace.spark.ddl import ddl
 from headrace.spark.packages import check_format
@@ -53,7 +54,7 @@ def kafka_frame(spark: SparkSession, stream: Stream) -> DataFrame:
     passed = SOURCES[FORMAT].passed(stream.options)
     check_format(spark, FORMAT, f"stream {stream.name}", SourceError)
     topics = str(given["topic"]).split(",")
-    _check_topics(spark, stream, str(given["servers"]), topics, passed)
+    _topics(spark, stream, str(given["servers"]), topics, passed)
     reader = spark.readStream.format(FORMAT).options(**passed)
     reader = reader.option("kafka.bootstrap.servers", given["servers"]).option("subscribe", ",".join(topics))
     for name, value in _start(given["start"]).items():
@@ -159,17 +160,37 @@ def brokers_of(into: Options) -> Options:
 # What is asked of a broker before a run starts.
 
 
-def _check_topics(
-    spark: SparkSession, stream: Stream, servers: str, topics: Iterable[str], passed: Mapping[str, str]
-) -> None:
-    """Refuses topics that are not there: Spark would wait for them, and fail."""
+def with_partitions(spark: SparkSession, catalog: Catalog) -> Catalog:
+    """The streams; those that are topics with as many partitions as these have now, where nothing else is said. All are
+    waited for, so that one that is heard of later is not late."""
+    return Catalog(tuple(_with_partitions(spark, stream) for stream in catalog.streams))
+
+
+def _with_partitions(spark: SparkSession, stream: Stream) -> Stream:
+    if stream.option("connector") != FORMAT or stream.partition != PARTITION or stream.partitions is not None:
+        return stream
+    given, passed = SOURCES[FORMAT].values(stream.options), SOURCES[FORMAT].passed(stream.options)
+    check_format(spark, FORMAT, f"stream {stream.name}", SourceError)
+    counts = _topics(spark, stream, str(given["servers"]), str(given["topic"]).split(","), passed)
+    return replace(stream, partitions=max(1, sum(counts.values())))
+
+
+def _topics(
+    spark: SparkSession, stream: Stream, servers: str, topics: Sequence[str], passed: Mapping[str, str]
+) -> dict[str, int]:
+    """How many partitions topics have. Refuses those that are not there: Spark would wait for them, and fail."""
     with _admin(spark, f"stream {stream.name}", servers, passed, SourceError) as admin:
         names = set(admin.listTopics().names().get())
-    for topic in topics:
-        if topic not in names:
-            near = difflib.get_close_matches(topic, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else "create it, or correct topic = '...'"
-            raise SourceError(f"stream {stream.name}: there is no topic {topic} at {servers}: {hint}")
+        for topic in topics:
+            if topic not in names:
+                near = difflib.get_close_matches(topic, names, n=1)
+                hint = f"did you mean {near[0]}?" if near else "create it, or correct topic = '...'"
+                raise SourceError(f"stream {stream.name}: there is no topic {topic} at {servers}: {hint}")
+        asked = spark._jvm.java.util.HashSet()
+        for topic in topics:
+            asked.add(topic)
+        described = admin.describeTopics(asked).allTopicNames().get()
+        return {topic: int(described[topic].partitions().size()) for topic in topics}
 
 
 def ready_topics(spark: SparkSession, query: str, into: Options) -> None:

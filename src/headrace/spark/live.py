@@ -124,6 +124,15 @@ class LiveQueries:
             trees=self._trees.plans(),
         )
 
+    def draw(self, query: str) -> str:
+        """The tree that a query's join runs by, with its allocation, as SVG."""
+        for group in self.plan().groups:
+            names = {member.query.lower() for cls in group.classes for member in cls.members}
+            drawn = self._trees.picture(group.signature) if query.lower() in names else None
+            if drawn is not None:
+                return drawn
+        raise PlanError(f"query {query} runs by no tree: ON OVERLOAD ADAPT asks for one, from the next micro-batch on")
+
     def _prepared(self, queries: QuerySet, record: Record) -> Change:
         after = queries.after(record, self._engine.catalog)
         plan = self._engine.plan_of(after.running)

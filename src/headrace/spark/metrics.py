@@ -54,6 +54,15 @@ class JoinTold:
 
 
 @dataclass(frozen=True, slots=True)
+class WithheldFacts:
+    """By group whose results may be left out: those that were too old to be released; and the groups of which some were
+    released all the same, because publication itself took too long."""
+
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    late: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class BatchFacts:
     """One micro-batch: when it was published, what each shard told, and how long its stages took."""
 
@@ -64,6 +73,7 @@ class BatchFacts:
     probes_allowed: int | None = None
     combined: Mapping[str, list[tuple[int, int]]] = field(default_factory=dict)
     """What the second stage gave: by query, (arrival time, how many)."""
+    withheld: WithheldFacts = field(default_factory=WithheldFacts)
 
     @property
     def probes(self) -> int:
@@ -253,10 +263,12 @@ class RunMetrics:
     _batches: int = 0
     _throttled: int = 0
     _orders: tuple[OrderStats, ...] = ()
-    _switches: tuple[str, ...] = ()
+    _switches: list[str] = field(default_factory=list)
+    """Of all kinds, in the order in which they were told: who reads on from where he was misses none."""
+    _counted: dict[str, int] = field(default_factory=dict)
+    """Of each kind of switch, how many were told."""
     _graph: GraphStats | None = None
     _ordering: tuple[OrderingStats, ...] = ()
-    _approaches: tuple[str, ...] = ()
     _queued: int = 0
     _newest_us: dict[str, int] = field(default_factory=dict)
     """By stream, the newest event time."""
@@ -272,17 +284,25 @@ class RunMetrics:
     def tell_orders(self, orders: tuple[OrderStats, ...], switches: tuple[str, ...]) -> None:
         """How multi-way joins are carried out from now on."""
         with self._lock:
-            self._orders, self._switches = orders, switches
+            self._orders = orders
+            self._note("orders", switches)
 
     def tell_ordering(self, ordering: tuple[OrderingStats, ...], switches: tuple[str, ...]) -> None:
         """How joins keep their results in order, and each change of that."""
         with self._lock:
-            self._ordering, self._approaches = ordering, switches
+            self._ordering = ordering
+            self._note("ordering", switches)
 
-    def tell_trees(self, trees: tuple[TreeStats, ...]) -> None:
-        """How the joins do whose probes may be left out."""
+    def tell_trees(self, trees: tuple[TreeStats, ...], moves: tuple[str, ...]) -> None:
+        """How the joins do whose probes may be left out, and each time that those were allocated anew."""
         with self._lock:
             self._trees = trees
+            self._note("trees", moves)
+
+    def _note(self, kind: str, switches: tuple[str, ...]) -> None:
+        """Takes in what of a growing list is new."""
+        self._switches += switches[self._counted.get(kind, 0) :]
+        self._counted[kind] = len(switches)
 
     def tell_graph(self, graph: GraphStats | None) -> None:
         """How the operators do, where they take turns."""
@@ -356,7 +376,7 @@ class RunMetrics:
                 probes_allowed=last.probes_allowed if last else None,
                 throttled_batches=self._throttled,
                 orders=self._orders,
-                switches=(*self._switches, *self._approaches),
+                switches=tuple(self._switches),
                 ordering=self._ordering,
                 graph=self._graph,
                 batch=last.batch if last else None,

@@ -41,7 +41,7 @@ from headrace.spark.ddl import ddl
 from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, PANES, REACHED, REPORT_DDL, ROWS, STAGED, TOLD, Report
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
-from headrace.spark.metrics import BatchFacts, RunMetrics
+from headrace.spark.metrics import BatchFacts, RunMetrics, WithheldFacts
 from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.orders import Work
 from headrace.spark.outlets import Outlet, placed, with_places, write_out
@@ -51,6 +51,7 @@ from headrace.spark.processor import ShardProcessor
 from headrace.spark.query_set import write_down
 from headrace.spark.staging import STAGING, StagedPart, StageWriter, batch_name, publish
 from headrace.spark.step import HostOptions
+from headrace.spark.withholding import Withholding
 
 Callback = Callable[[str, DataFrame, int], object]
 """A sink in Python: (query, its rows of the micro-batch, the micro-batch's number)."""
@@ -144,39 +145,44 @@ class Router:
             rows = reports.where(~kept_away).collect()
         else:
             rows = reports.collect()
-        combined = self._combined(batch, [from_report(row) for row in rows if row.kind in (PANES, REACHED)])
-        staged = [StagedPart(row.detail, tuple(row.queries), row.rows) for row in rows if row.kind == STAGED]
-        publish(batch, [*staged, *combined.staged], self._sinks.directories)
+        work = self._checkpoint.orders.work(batch, pickle.dumps(self._work))
+        told = tuple((row.shard, json.loads(row.detail)) for row in rows if row.kind == TOLD)
+        withheld = Withholding(work.plan, told)
+        combined = self._combined(batch, work, [from_report(row) for row in rows if row.kind in (PANES, REACHED)])
+        staged = [
+            (row.shard, StagedPart(row.detail, tuple(row.queries), row.rows)) for row in rows if row.kind == STAGED
+        ]
+        publish(batch, [*withheld.parts(staged), *combined.staged], self._sinks.directories)
         self._keep_dead_letters(batch, [bytes(row.payload) for row in rows if row.kind == DEAD])
         for query, (schema, callback) in self._sinks.callbacks.items():
-            mine = reports.where(shipped & sf.array_contains("queries", query)).mapInArrow(_unpacked, ddl(schema))
+            withheld.judge([query])
+            mine = reports.where(_rows_of(query, withheld)).mapInArrow(_unpacked, ddl(schema))
             callback(query, combined.added_to(mine, query), batch)
-        told = tuple((row.shard, json.loads(row.detail)) for row in rows if row.kind == TOLD)
-        self._write_out(reports, batch, told, combined)
-        self._print(batch, [*(row for row in rows if row.kind == ROWS), *combined.reports])
+        self._write_out(reports, batch, withheld, combined)
+        withheld.judge(work.plan.queries)
+        self._print(batch, [*(row for row in rows if row.kind == ROWS), *combined.reports], withheld)
         shutil.rmtree(self._sinks.out / STAGING / batch_name(batch), ignore_errors=True)
         allowed = self._checkpoint.orders.probes(batch) or self._pacer.first_probes()
-        facts = BatchFacts(batch, began_s, time.time(), told, allowed, combined.arrived)
+        published_s = time.time()
+        stale = WithheldFacts(withheld.left_out(), withheld.late(published_s))
+        facts = BatchFacts(batch, began_s, published_s, withheld.released(), allowed, combined.arrived, stale)
         self._metrics.add(facts)
         self._order_next(batch, facts)
 
-    def _write_out(
-        self, reports: DataFrame, batch: int, told: tuple[tuple[int, dict[str, Any]], ...], combined: Combined
-    ) -> None:
+    def _write_out(self, reports: DataFrame, batch: int, withheld: Withholding, combined: Combined) -> None:
         """Lets Spark write the rows of those queries that have any."""
-        having = {query for _, one in told for query in one["arrived"]} | combined.arrived.keys()
-        shipped = sf.col("kind") == ROWS
+        withheld.judge(self._sinks.outlets)
+        having = {query for _, one in withheld.released() for query in one["arrived"]} | combined.arrived.keys()
 
         def rows_of(outlet: Outlet) -> DataFrame:
-            mine = reports.where(shipped & sf.array_contains("queries", outlet.query))
+            mine = reports.where(_rows_of(outlet.query, withheld))
             return combined.added_to(mine.mapInArrow(placed, outlet.placed_ddl()), outlet.query, are_placed=True)
 
         outlets = [one for query, one in self._sinks.outlets.items() if query in having]
         write_out(outlets, rows_of, batch, self._checkpoint.id[:8])
 
-    def _combined(self, batch: int, sent: list[Sent]) -> Combined:
+    def _combined(self, batch: int, work: Work, sent: list[Sent]) -> Combined:
         """The rows of groups that span shards, under the plan of this micro-batch."""
-        work = self._checkpoint.orders.work(batch, pickle.dumps(self._work))
         points = Points(work.shard.reevaluate_us, work.shard.is_eager)
         staging = self._sinks.out / STAGING / batch_name(batch)
         shared = {query: sink for query, sink in shared_sinks(work.plan.sinks).items() if query in work.staged}
@@ -207,7 +213,7 @@ class Router:
             self._trees.adopt(change.work.plan)
         if self._trees.learn(facts) or change is not None:
             orders.give_allowed(batch + 1, self._trees.allowed())
-            self._metrics.tell_trees(self._trees.stats())
+            self._metrics.tell_trees(self._trees.stats(), tuple(self._trees.moves))
         if is_other:
             orders.give_work(batch + 1, self._trees.applied(self._joins.applied(self._work)))
             self._metrics.tell_orders(self._joins.orders(), tuple(self._joins.switches))
@@ -235,14 +241,14 @@ class Router:
         aside.write_text("".join(f"{line}\n" for line in lines))
         aside.rename(directory / f"{name}.jsonl")
 
-    def _print(self, batch: int, rows: Sequence[object]) -> None:
+    def _print(self, batch: int, rows: Sequence[Any], withheld: Withholding) -> None:
         for query, schema in self._sinks.consoles.items():
-            mine = [row for row in rows if query in row.queries]  # type: ignore[attr-defined]
-            total = sum(row.rows for row in mine)  # type: ignore[attr-defined]
+            mine = [row for row in rows if query in row.queries and row.shard not in withheld.shards(query)]
+            total = sum(row.rows for row in mine)
             if not total:
                 continue
             table = Table(*schema.names, title=f"{query}: {total} rows in micro-batch {batch}", title_justify="left")
-            shown = [one for row in mine for one in unpack_batch(bytes(row.payload)).to_pylist()]  # type: ignore[attr-defined]
+            shown = [one for row in mine for one in unpack_batch(bytes(row.payload)).to_pylist()]
             for one in shown[: self._sinks.console_rows]:
                 table.add_row(*(str(value) for value in one.values()))
             self._console.print(table)
@@ -284,6 +290,12 @@ class Combined:
 def _for_any(queries: Iterable[str]) -> Column:
     """Whether a report is for one of these queries."""
     return sf.arrays_overlap("queries", sf.array(*map(sf.lit, [*queries, ""])))
+
+
+def _rows_of(query: str, withheld: Withholding) -> Column:
+    """Whether a report has rows of this query that are released."""
+    mine = (sf.col("kind") == ROWS) & sf.array_contains("queries", query)
+    return mine & ~sf.col("shard").isin([*withheld.shards(query)]) if withheld.shards(query) else mine
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -206,6 +206,11 @@ class Run:
         """The shared plan as text; with ``sql``, the part of it that its queries would be in."""
         return self._live.explain(sql)
 
+    def draw(self, query: str) -> str:
+        """The tree of joins that a query with ON OVERLOAD ADAPT runs by, with the probes that it is allowed now, as an
+        SVG picture."""
+        return self._live.draw(query)
+
     def stats(self) -> RunStats:
         return self._metrics.snapshot(time.time(), self._last_batch_ms(), self._progress.latest)
 

@@ -38,7 +38,7 @@ from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.plan.sinks import sink_of, with_shared_sink
-from headrace.plan.tree_plans import check_trees
+from headrace.plan.tree_plans import check_plan_is_used, check_trees
 from headrace.spark import local
 from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.cache import SegmentCache, cache_root
@@ -47,6 +47,7 @@ from headrace.spark.checkpoint import Checkpoint, open_checkpoint
 from headrace.spark.formats import ENDLESS
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
+from headrace.spark.kafka import with_partitions
 from headrace.spark.labels import shard_labels
 from headrace.spark.live import LiveQueries
 from headrace.spark.metrics import RunMetrics
@@ -185,6 +186,7 @@ class Engine:
         plan = self.plan()
         check_method(plan, self._settings)
         check_trees(plan, self._settings)
+        check_plan_is_used(plan, self._settings)
         return explain(plan, self._settings, queries)
 
     def start(
@@ -210,6 +212,7 @@ class Engine:
             leaving.callback(self._cache(opened).clear)
             if forget_changes:
                 opened.changes.unlink(missing_ok=True)
+            self._catalog = with_partitions(self.spark, self._catalog)
             queries = replayed(opened.changes, self._catalog, self._queries)
             console = console or Console()
             if queries.running != self._queries:
@@ -218,6 +221,7 @@ class Engine:
                 )
             _clear(opened.requests)
             plan = self.plan_of(queries.running)
+            check_plan_is_used(plan, settings)
             sinks = _sinks(plan, directory, self._callbacks, settings.console_rows)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in set(sinks.directories.values()):
@@ -238,7 +242,7 @@ class Engine:
             metrics.tell_ordering(ordering.stats(), ())
             trees = AllocationKeeper(settings, joins)
             trees.adopt(plan)
-            metrics.tell_trees(trees.stats())
+            metrics.tell_trees(trees.stats(), ())
             keepers = (joins, graph, ordering, trees)
             progress = Progress(_query_name(opened))
             leaving.callback(progress.follow(self.spark))

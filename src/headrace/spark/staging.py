@@ -7,6 +7,7 @@
 The directories' names are those of a Hive partition, so that Spark, pandas and DuckDB read ``OUT/<query>`` as it is.
 A part that several queries read (a band) is written once and linked into each. Queries that share a sink have one
 directory, and one part a shard and micro-batch for all of them: a first column, ``query``, says whose each row is.
+Those whose results may be left out have parts of their own, one for each group of them, so that a part can be.
 A micro-batch that is run again after a crash finds its directory published and leaves it alone; so that it never takes
 another run's for its own, a directory belongs to one checkpoint (``claim``). Readers never look into ``_staging`` or
 hidden directories.
@@ -53,26 +54,28 @@ GATHERED_ROWS = 1 << 20
 @dataclass(slots=True)
 class StageWriter:
     """Writes one shard's parts of one micro-batch; a part grows while batches for the same readers come. ``shared``:
-    the sink of every query that shares one."""
+    the sink of every query that shares one; ``adapting``: the group of every query whose results may be left out."""
 
     directory: Path
     shard: int
     compression: str
     shared: Mapping[str, str] = field(default_factory=dict)
-    _parts: dict[tuple[str | tuple[str, ...], int], _Part] = field(default_factory=dict)
+    adapting: Mapping[str, str] = field(default_factory=dict)
+    _parts: dict[tuple[str | tuple[str, ...], str | None, int], _Part] = field(default_factory=dict)
     _gathered: int = 0
 
     def write(self, emission: EmitRows) -> None:
         sharing = [query for query in emission.queries if query in self.shared]
         for query in sharing:  # of an emission's queries that are written, all share a sink or none does
-            self._gather(self._part(self.shared[query], emission), emission.batch, query)
+            part = self._part(self.shared[query], self.adapting.get(query), emission)
+            self._gather(part, emission.batch, query)
         if not sharing:
-            part = self._part(tuple(emission.queries), emission)
+            part = self._part(tuple(emission.queries), None, emission)
             part.queries.update(dict.fromkeys(emission.queries))
             self._gather(part, emission.batch, None)
 
-    def _part(self, readers: str | tuple[str, ...], emission: EmitRows) -> _Part:
-        place = (readers, emission.part)
+    def _part(self, readers: str | tuple[str, ...], group: str | None, emission: EmitRows) -> _Part:
+        place = (readers, group, emission.part)
         if place not in self._parts:
             self.directory.mkdir(parents=True, exist_ok=True)
             path = self.directory / f"shard-{self.shard}-{len(self._parts)}-{uuid.uuid4().hex[:8]}.parquet"

@@ -39,6 +39,7 @@ from headrace.spark.graph_told import graph_told
 from headrace.spark.orders import Orders, Work, batch_number
 from headrace.spark.staging import STAGING, StageWriter, batch_name
 from headrace.spark.tree_told import tree_events, trees_told
+from headrace.spark.withholding import adapting
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +87,16 @@ class Step:
         self._stage_ms: dict[str, float] = {}
         self._arrived: dict[str, dict[int, int]] = {}
         self._late: dict[str, int] = {}
+        self._stepped_us = 0
 
     def run(self, rows: Iterator[pd.DataFrame]) -> Iterator[Report]:
         envelopes = self._timed("receive", lambda: list(from_pandas(rows, self._number)))
         shard = self._timed("restore", self._restore)
         events = [one.event(self._plan) for one in envelopes if one.kind in EVENTS]
         events.append(self._options.orders.ordering(batch_number()))
-        events += tree_events(self._options.orders.allowed(batch_number()), self._halves, self._number, _now_us())
+        self._stepped_us = _now_us()
+        allowed = self._options.orders.allowed(batch_number())
+        events += tree_events(allowed, self._halves, self._number, self._stepped_us)
         kept: list[Any] = []
         began = time.perf_counter()
         yield from self._emit(shard.step(events, self._budget, self._pace), kept)
@@ -125,7 +129,7 @@ class Step:
         staging = Path(self._options.out) / STAGING / batch_name(batch_number())
         sinks = shared_sinks(self._plan.sinks)
         shared = {query: sink for query, sink in sinks.items() if query in self._work.staged}
-        writer = StageWriter(staging, self._number, self._options.compression, shared)
+        writer = StageWriter(staging, self._number, self._options.compression, shared, adapting(self._plan))
         for effect in effects:
             if isinstance(effect, EmitRows):
                 yield from self._timed("emit", lambda: list(self._emit_rows(effect, writer)))  # noqa: B023 - run at once
@@ -205,7 +209,7 @@ class Step:
             "over_limit": self._budget.over_limit,
             "behind": shard.is_behind,
             "graph": graph_told(shard),
-            "trees": trees_told(shard),
+            "trees": trees_told(shard, self._stepped_us),
             "stage_ms": self._stage_ms,
         }
 

@@ -19,18 +19,19 @@ from headrace.plan.trees import JoinTree, Sides
 @dataclass(frozen=True, slots=True)
 class TreeTold:
     """One shard's tree in one micro-batch: by half-way join what it did, by state what it holds. ``spent_us``: of all
-    its work; ``told_us``: when its results were to be released; ``fresh_until_us``: until when they are all fresh."""
+    its work; ``stepped_us``: when its step began, by the clock; ``fresh_until_us``: until when its results are all
+    fresh."""
 
     tallies: tuple[HalfTally, ...]
     held: tuple[int, ...]
     purged: int
     spent_us: float
-    told_us: int
+    stepped_us: int
     fresh_until_us: int
 
     def to_json(self) -> list[Any]:
         halves = [[one.offered, one.probed, one.found, one.stale, one.spent_s] for one in self.tallies]
-        return [halves, self.held, self.purged, self.spent_us, self.told_us, self.fresh_until_us]
+        return [halves, self.held, self.purged, self.spent_us, self.stepped_us, self.fresh_until_us]
 
     @staticmethod
     def from_json(told: Sequence[Any]) -> TreeTold:
@@ -41,8 +42,8 @@ class TreeTold:
         return dict(zip(tree.states, self.held, strict=True))
 
 
-def trees_told(shard: Shard) -> dict[str, list[Any]]:
-    """A shard's trees after a step, by group."""
+def trees_told(shard: Shard, stepped_us: int) -> dict[str, list[Any]]:
+    """A shard's trees after the step that began at this time, by group."""
     found = {}
     for signature, one in shard.trees().items():
         held = one.state_rows()
@@ -51,7 +52,7 @@ def trees_told(shard: Shard) -> dict[str, list[Any]]:
             tuple(held[state] for state in one.tree.states),
             one.lost,
             one.spent_s * 1e6,
-            one.now_us,
+            stepped_us,
             one.fresh_until_us,
         ).to_json()
     return found

@@ -101,8 +101,11 @@ def bind_overload(
     freshness: Sequence[WrittenWindow],
     windows: Sequence[Extent],
     entries: Sequence[ScopeEntry],
+    *,
+    is_grouped: bool,
 ) -> tuple[Overload, tuple[Extent | None, ...]]:
-    """What the query does, and by stream how fresh it is to be; nothing where no stream says so."""
+    """What the query does, and by stream how fresh it is to be; nothing where no stream says so. ``is_grouped``: it has
+    aggregates, whose values rest on all that is in the windows."""
     mode = Overload.DEFER if overload is None else overload.mode
     if freshness and mode is not Overload.ADAPT:
         raise source.error(
@@ -124,6 +127,13 @@ def bind_overload(
                 f"the window of {entries[index].alias} is {kind}, and its freshness is not",
                 one.span,
                 f"write FRESHNESS {example}, say",
+            )
+        if is_grouped and one.extent.size < windows[index].size:
+            raise source.error(
+                f"values of aggregates rest on all of {entries[index].alias}'s window, {windows[index]}, "
+                "and its freshness is shorter",
+                one.span,
+                f"write FRESHNESS {str(windows[index]).upper()} or longer, or a window of at most {one.extent}",
             )
         found[index] = one.extent
     return mode, tuple(found) if freshness else ()

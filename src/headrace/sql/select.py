@@ -8,16 +8,18 @@ streams and a list of conditions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.model import BOOLEAN, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream
+from headrace.model import BOOLEAN, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream, StreamId
 from headrace.plan.aggregates import EVALUATED
+from headrace.plan.approaches import why_join_in_order
 from headrace.plan.expressions import ColumnRef, Expression, Literal, conjuncts
 from headrace.plan.functions import convert
-from headrace.plan.queries import EARLY, Output, Query, Source
+from headrace.plan.queries import EARLY, Extent, Output, Overload, Query, Source
 from headrace.sql.aggregates import first_aggregate, is_aggregate, names_for, refuse_aggregates
 from headrace.sql.grammar import SHAPE, Node, parse_select, span_of_node, unwrap
 from headrace.sql.grouping import GroupLowering, has_groups
@@ -87,12 +89,18 @@ class _SelectBinder:
         if grouping is not None:
             self._check_windows()
         overload, freshness = bind_overload(
-            self.source, self.select.overload, self.select.freshness, windows, self.scope.entries
+            self.source,
+            self.select.overload,
+            self.select.freshness,
+            windows,
+            self.scope.entries,
+            is_grouped=grouping is not None,
         )
         sources = tuple(Source(entry.stream.name, entry.alias) for entry in self.scope.entries)
         is_early = self.select.early_span is not None
         if is_early:
             outputs = self._marked_early(outputs, grouped=grouping is not None)
+            self._check_early({one.stream for one in sources}, windows, overload)
         try:
             return Query(
                 name,
@@ -123,6 +131,15 @@ class _SelectBinder:
             hint = f"write AS {EARLY}_2, say, after it: EMIT EARLY adds a column {EARLY}"
             raise self.source.error(f"an output column is called {EARLY}", span, hint)
         return (*outputs, Output(EARLY, Literal(False, BOOLEAN)))
+
+    def _check_early(self, streams: set[StreamId], windows: Sequence[Extent], overload: Overload) -> None:
+        """Refuses EMIT EARLY where no row could come before its time."""
+        span, is_adapting = self.select.early_span, overload is Overload.ADAPT
+        assert span is not None
+        reason = why_join_in_order(streams, {one.measure for one in windows}, is_adapting=is_adapting)
+        if reason is not None:
+            hint = "leave EMIT EARLY out" + (", or ON OVERLOAD ADAPT" if is_adapting and len(streams) > 1 else "")
+            raise self.source.unsupported(f"EMIT EARLY does nothing for this join: {reason}", span, hint)
 
     def _check_shape(self) -> None:
         """Only SELECT, FROM, JOIN, WHERE, GROUP BY and HAVING may have been parsed."""

@@ -190,7 +190,7 @@ def _select(reader: TokenReader) -> SelectText:
             window = read_window(tail)
         elif early_span is None and into is None and tail.accept("EMIT"):
             tail.expect("EARLY", "write EMIT EARLY; without it rows come in order")
-            early_span = span
+            early_span = span_of_all(tokens[tail.at - 2 : tail.at])
         elif overload is None and into is None and opens_overload(tokens, tail.at):
             overload = read_overload(tail)
         elif into is None and tail.accept("INTO"):
