@@ -6,6 +6,8 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,16 +17,30 @@ from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.errors import SettingError, SourceError
+from headrace.lab import running, storing
 from headrace.lab.catalogue import EXPERIMENTS
+from headrace.lab.departures import DEPARTURES
 from headrace.lab.drawing import draw
-from headrace.lab.experiment import PAPERS, Chart, Clock, Grid, Kind, Line, Setup, less, rises, rounded
-from headrace.lab.running import experiment_named, report_stored, run_all, run_one
+from headrace.lab.experiment import (
+    PAPERS,
+    Chart,
+    Claim,
+    Clock,
+    Grid,
+    Ground,
+    Kind,
+    Line,
+    Setup,
+    Size,
+    rounded,
+)
+from headrace.lab.report import html_page, markdown
+from headrace.lab.running import experiment_named, is_as_known, report_stored, run_all, run_one
 from headrace.lab.storing import Result, read_result, result_of, write_result
 from headrace.lab.window_runs import ModelClock, Setting, recorded, run_policy
 
+KNOWN = "the greatest gain is from nested loops to two buckets"
 CHEAP = ("000-figure-2b", "001-figure-8", "002-table-3", "003-table-2", "004-figure-5")
-LEAST_SHARE = 0.85
-"""Of the claims, in runs that are over in minutes."""
 
 
 def test_there_is_one_for_every_table_and_figure() -> None:
@@ -41,8 +57,7 @@ def test_there_is_one_for_every_table_and_figure() -> None:
 def test_all_experiments_by_the_model_clock_and_their_report(tmp_path: Path) -> None:
     """As ``headrace lab all --clock model --quick`` runs them: once, and everything is looked at."""
     results = run_all(Setup(), tmp_path, Console(file=io.StringIO()))
-    claims_hold_or_are_explained(results)
-    formulas_and_printed_tables_hold_without_exception(results)
+    claims_hold_but_those_that_are_known_not_to(results)
     report_has_every_experiment_and_no_broken_link(results, tmp_path)
     every_picture_is_sound_and_has_labels(results)
     report_is_made_of_what_is_stored_alone(results, tmp_path)
@@ -51,21 +66,14 @@ def test_all_experiments_by_the_model_clock_and_their_report(tmp_path: Path) -> 
             report_opens_in_a_browser(results, tmp_path, size)
 
 
-def claims_hold_or_are_explained(results: list[Result]) -> None:
-    claims = [(result.experiment.name, claim) for result in results for claim in result.claims]
-    unexplained = [(name, claim.says, claim.found) for name, claim in claims if not claim.holds and not claim.why]
-    assert unexplained == []
-    assert sum(claim.holds for _, claim in claims) >= LEAST_SHARE * len(claims)
-
-
-def formulas_and_printed_tables_hold_without_exception(results: list[Result]) -> None:
-    exact = [
-        "000-figure-2b", "000-figure-3b", "001-figure-8", "002-figure-2", "002-figure-3", "002-table-3", "002-table-5",
-        "002-table-6", "002-table-7", "003-table-2", "004-figure-5", "004-figure-6",
-    ]  # fmt: skip
-    for result in results:
-        if result.experiment.name in exact:
-            assert [claim for claim in result.claims if not claim.holds] == []
+def claims_hold_but_those_that_are_known_not_to(results: list[Result]) -> None:
+    missed = {(result.experiment.name, claim.says) for result in results for claim in result.claims if not claim.holds}
+    assert missed == {(one.experiment, one.says) for one in DEPARTURES if (Clock.MODEL, Size.QUICK) in one.where}
+    assert is_as_known(results)
+    said = {(result.experiment.name, claim.says) for result in results for claim in result.claims}
+    assert {
+        (one.experiment, one.says) for one in DEPARTURES if Clock.MODEL in EXPERIMENTS[one.experiment].clocks
+    } <= said
 
 
 def report_has_every_experiment_and_no_broken_link(results: list[Result], out: Path) -> None:
@@ -146,6 +154,41 @@ def test_an_experiment_is_stored_as_the_same_bytes(name: str, tmp_path: Path) ->
     assert read.text().encode() == files[0].read_bytes()
 
 
+def test_runs_write_the_same_bytes_however_long_they_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [EXPERIMENTS[name] for name in CHEAP]
+    for part, pace_s in (("one", 1), ("other", 77)):
+        now_s = count(0, pace_s)
+        monkeypatch.setattr(running.time, "monotonic", lambda now_s=now_s: next(now_s))
+        run_all(Setup(), tmp_path / part, Console(file=io.StringIO()), chosen)
+    files = {file.relative_to(tmp_path / "one") for file in (tmp_path / "one").rglob("*") if file.is_file()}
+    assert {Path("report.html"), Path("report.md"), Path("run.json")} < files
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("001-infeasible", "Numbers: the formulas; model clock, quick, seed 5."),
+        ("002-figure-4a", "Numbers: the formulas; model clock, quick, nothing is drawn."),
+        ("002-figure-3", "Numbers: the formulas; model clock, quick, nothing is drawn."),
+    ],
+)
+def test_a_report_says_where_its_numbers_come_from(name: str, told: str) -> None:
+    result = result_of(EXPERIMENTS[name], Setup(seed=5))
+    assert told in markdown([result], {})
+    assert told in html_page([result], {})
+
+
+def test_seeds_and_grounds_are_those_of_the_run() -> None:
+    figure = EXPERIMENTS["003-figure-2"]
+    assert figure.ground_by(Clock.MODEL) is Ground.SIMULATED
+    assert figure.ground_by(Clock.WALL) is Ground.ENGINE
+    assert list(figure.seeds(Setup(seed=3))) == [13, 14, 15, 16, 17]
+    assert list(EXPERIMENTS["000-figure-5"].seeds(Setup(seed=3))) == [3, 4]
+    assert list(EXPERIMENTS["000-figure-6-spark"].seeds(Setup(Clock.WALL, seed=3))) == [300, 301]
+
+
 def test_results_of_another_version_are_refused(tmp_path: Path) -> None:
     file = write_result(result_of(EXPERIMENTS["001-figure-8"], Setup()), tmp_path)
     file.write_text(file.read_text().replace('"paths"', '"ways"'))
@@ -171,12 +214,27 @@ def test_a_clock_that_an_experiment_has_not_is_refused(tmp_path: Path) -> None:
 # --- claims and charts
 
 
-def test_claims_say_what_was_expected_and_found() -> None:
-    assert less("x", 1.0, 2.0).holds
-    assert not less("x", 2.2, 2.0, times=1.05).holds
-    assert less("x", 2.05, 2.0, times=1.05).expected == "< 1.05 x 2"
-    assert rises("x", [3.0, 2.0, 2.0], down=True).holds
-    assert not rises("x", [1.0, 3.0, 2.0]).holds
+def test_departures_are_of_experiments_that_run_there_and_have_one_reason_each() -> None:
+    places = [(one.experiment, one.says, clock, size) for one in DEPARTURES for clock, size in one.where]
+    assert len(set(places)) == len(places)
+    assert all(clock in EXPERIMENTS[name].clocks for name, _, clock, _ in places)
+    assert all(one.why for one in DEPARTURES)
+
+
+def test_a_claim_that_is_missed_has_its_own_reason_before_that_of_the_clock() -> None:
+    experiment = replace(
+        EXPERIMENTS["002-figure-4a"],
+        by_wall="slow",
+        claims=lambda _: [Claim(says, "", "", False) for says in (KNOWN, "other")],
+    )
+    known, other = Result(experiment, Setup(Clock.WALL), {}).claims
+    assert known.is_known
+    assert "two buckets" in known.why
+    assert (other.why, other.is_known) == ("slow", False)
+    assert [one.why for one in Result(experiment, Setup(), {}).claims][1] == ""
+
+
+def test_numbers_are_stored_with_the_digits_that_count() -> None:
     assert rounded({"a": [0.123456789, 1]}) == {"a": [0.123457, 1]}
 
 
@@ -192,7 +250,23 @@ def test_charts_take_names_gaps_and_scales(kind: Kind) -> None:
 # --- commands
 
 
-def test_commands_exit_with_whether_claims_hold(tmp_path: Path) -> None:
+def test_a_claim_that_is_missed_and_not_known_is_an_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(storing, "why_not", lambda *_: None)
+    missed = CliRunner().invoke(app, ["lab", "run", "002-figure-4b"])
+    assert missed.exit_code == 1
+    assert "Not explained yet" in missed.output
+    only = {"002-figure-4b": EXPERIMENTS["002-figure-4b"]}
+    monkeypatch.setattr(running, "EXPERIMENTS", only)
+    every = ["lab", "all", "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, every).exit_code == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(running, "EXPERIMENTS", only)
+    assert CliRunner().invoke(app, every).exit_code == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "By the paper&#x27;s own model most accesses" in page
+
+
+def test_commands_exit_with_whether_claims_are_as_known(tmp_path: Path) -> None:
     runner = CliRunner()
     listed = runner.invoke(app, ["lab", "list"])
     assert listed.exit_code == 0
@@ -200,7 +274,7 @@ def test_commands_exit_with_whether_claims_hold(tmp_path: Path) -> None:
     held = runner.invoke(app, ["lab", "run", "001-figure-8", "--out", str(tmp_path)])
     assert held.exit_code == 0
     assert (tmp_path / "report.html").exists()
-    assert runner.invoke(app, ["lab", "run", "002-figure-4b"]).exit_code == 1
+    assert runner.invoke(app, ["lab", "run", "002-figure-4b"]).exit_code == 0
     unknown = runner.invoke(app, ["lab", "run", "005-figure-1"])
     assert isinstance(unknown.exception, SettingError)
     assert unknown.exception.exit_code == 2
