@@ -48,6 +48,7 @@ def test_there_is_one_for_every_table_and_figure() -> None:
                "004": ["5", "6", "7", "8", "9", "10"]}  # fmt: skip
     wanted = [f"{paper}-figure-{number}" for paper, figures in numbers.items() for number in figures]
     wanted += ["000-section-5.4", "001-infeasible", "003-table-2", "003-threshold"]
+    wanted += ["000-figure-6-spark", "001-overload-spark"]
     wanted += ["002-figure-2", "002-figure-3", "002-figure-4a", "002-figure-4b"]
     wanted += [f"002-table-{number}" for number in (3, 5, 6, 7, 8)]
     assert set(wanted) <= set(EXPERIMENTS)
