@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from browser import Overheard, chromium, opened_browser
+from playwright.sync_api import Page
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -55,16 +57,47 @@ def test_there_is_one_for_every_table_and_figure() -> None:
     assert {one.paper for one in EXPERIMENTS.values()} <= set(PAPERS)
 
 
-def test_all_experiments_by_the_model_clock_and_their_report(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], Path]:
     """As ``headrace lab all --clock model --quick`` runs them: once, and everything is looked at."""
-    results = run_all(Setup(), tmp_path, Console(file=io.StringIO()))
+    out = tmp_path_factory.mktemp("lab")
+    return run_all(Setup(), out, Console(file=io.StringIO())), out
+
+
+@pytest.mark.xdist_group("lab")
+def test_all_experiments_by_the_model_clock_and_their_report(everything: tuple[list[Result], Path]) -> None:
+    results, out = everything
     claims_hold_but_those_that_are_known_not_to(results)
-    report_has_every_experiment_and_no_broken_link(results, tmp_path)
+    report_has_every_experiment_and_no_broken_link(results, out)
     every_picture_is_sound_and_has_labels(results)
-    report_is_made_of_what_is_stored_alone(results, tmp_path)
-    if shutil.which("chromium") is not None:
-        for size in ("1280,900", "500,900"):
-            report_opens_in_a_browser(results, tmp_path, size)
+    report_is_made_of_what_is_stored_alone(results, out)
+
+
+@pytest.mark.xdist_group("lab")
+@pytest.mark.skipif(chromium() is None, reason="there is no Chromium: apt-get install chromium")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_report_is_readable_on_a_laptop_and_a_phone(everything: tuple[list[Result], Path], width: int) -> None:
+    results, out = everything
+    with opened_page(out / "report.html", width) as page:
+        report_fits_and_shows_every_picture(page, width, sum(len(result.pictures) for result in results))
+
+
+@pytest.mark.skipif(chromium() is None, reason="there is no Chromium: apt-get install chromium")
+def test_a_page_that_is_too_wide_or_has_a_broken_link_is_noticed(tmp_path: Path) -> None:
+    file, link = tmp_path / "page.html", "<a href='#here' id='here'>x</a>"
+    shown = "<figure><svg width='20' height='20'></svg></figure>"
+    file.write_text(f"<!doctype html>{shown}{link}")
+    with opened_page(file, 390) as page:
+        report_fits_and_shows_every_picture(page, 390, 1)
+        for pictures, body in (
+            (1, f"{shown}<a href='#nowhere'>x</a>"),
+            (1, f"{shown}{link}<p style='width: 2000px'>x</p>"),
+            (2, f"{shown}{link}<figure hidden></figure>"),
+            (2, f"{shown}{link}"),
+        ):
+            page.set_content(f"<!doctype html>{body}")
+            with pytest.raises(AssertionError):
+                report_fits_and_shows_every_picture(page, 390, pictures)
 
 
 def claims_hold_but_those_that_are_known_not_to(results: list[Result]) -> None:
@@ -110,20 +143,27 @@ def report_is_made_of_what_is_stored_alone(results: list[Result], out: Path) -> 
     assert (out / "report.html").read_bytes() == before
 
 
-def report_opens_in_a_browser(results: list[Result], out: Path, size: str) -> None:
-    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-             "disable-component-update", "disable-sync", f"user-data-dir={out / 'profile'}",
-             f"window-size={size}", "dump-dom"]  # fmt: skip
-    command = [
-        "chromium",
-        *(f"--{flag}" for flag in flags),
-        f"--window-size={size}",
-        "--dump-dom",
-        f"file://{out / 'report.html'}",
-    ]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    pictures = [one for result in results for one in result.pictures if isinstance(one, Chart)]
-    assert shown.count("<svg") == len(pictures)
+@contextmanager
+def opened_page(file: Path, width: int) -> Iterator[Page]:
+    """In a real browser, which may not have anything to complain of."""
+    with opened_browser() as browser:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        heard = Overheard(page)
+        page.goto(file.as_uri())
+        yield page
+        assert heard.complaints == []
+
+
+def report_fits_and_shows_every_picture(page: Page, width: int, pictures: int) -> None:
+    boxes = page.eval_on_selector_all(
+        "figure, figure svg", "all => all.map(one => one.getBoundingClientRect()).map(box => [box.width, box.height])"
+    )
+    assert page.locator("figure").count() == pictures
+    assert all(min(box) > 0 for box in boxes)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    targets = page.eval_on_selector_all('a[href^="#"]', "all => all.map(one => one.getAttribute('href').slice(1))")
+    assert targets
+    assert [one for one in targets if page.locator(f'[id="{one}"]').count() != 1] == []
 
 
 # --- the same each time
