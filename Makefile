@@ -31,10 +31,10 @@ check: setup chromium ## format, lint, types, fast tests, doctests, generated do
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) -m "not spark"
+	$(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadgroup -m "not spark"
 
 search: setup ## the fast tests on new random examples, other ones each time (HYPOTHESIS_PROFILE=thorough for many more)
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) -m "not spark"
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadgroup -m "not spark"
 
 test-spark: setup chromium ## only the tests that run Spark
 	$(SPARK_ENV) $(BIN)/pytest -v -m spark

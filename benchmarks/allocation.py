@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.allocation_programs import least_cost, most_fresh_results, most_results
-from headrace.lab.limited_joins import FRESHNESS, SHAPES, SHARES, SPARSE, infeasible_plans, ratio, sparse
+from headrace.lab.limited_joins import FRESHNESS, SHAPES, SHARES, SPARSE, infeasible_plans, sparse
 from headrace.lab.random_plans import random_problem, random_tree
 from headrace.lab.staleness import stale_share
 from headrace.plan.allocating import AllocationProblem, Retention
@@ -46,6 +46,7 @@ SAME = 1e-6
 STREAMS = (4, 8, 16, 32)
 QUADRATIC = 2.0
 """The power of the number of streams that a time may grow by."""
+MOST_TIMES = 100.0
 
 
 def plans(count: int, seed: int) -> Iterable[tuple[AllocationProblem, random.Random]]:
@@ -183,6 +184,11 @@ def figure_12(seed: int, runs: int, shaped: Shaped, title: str) -> Table:
     told = "; ".join(f"{kind} x{fmean(found):.1f}, at most x{max(found):.1f}" for kind, found in gains.items())
     table.caption = f"results / saturation, mean of {runs} plans, freshness 1.5 x window; jaqpot / jda_m: {told}"
     return table
+
+
+def ratio(mine: float, other: float) -> float:
+    """How many times as much, at most a hundred times: some plans make next to nothing with the other."""
+    return min(MOST_TIMES, mine / other) if other else MOST_TIMES if mine else 1.0
 
 
 def _of_saturation(seed: int, runs: int, tree: JoinTree, share: float, name: str, shaped: Shaped) -> list[float]:

@@ -144,9 +144,12 @@ def main() -> int:
         results["figure 13"] = figure_13(options.plans, console)
         kept.write_text(json.dumps(results, indent=1))
     if not options.no_spark:
-        from benchmarks.overload_on_spark import on_spark
+        from headrace.lab.overload_on_spark import MODES, Overload, run_modes
 
-        results["spark"] = on_spark(options.seconds, options.out, console)
+        results["spark"] = run_modes(Overload(), options.seconds, options.out)
+        for mode in MODES:
+            _, waiting, made, *_ = results["spark"][mode]["moments"][-1]
+            console.print(f"on Spark, {mode}: {waiting:,} tuples wait at the end, {made:,} results")
     results["checks"] = checks(results)
     kept.write_text(json.dumps(results, indent=1))
     (options.out / "overload.md").write_text(markdown(results))

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from browser import Overheard, chromium, opened_browser
+from playwright.sync_api import Page
 from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.errors import SettingError, SourceError
+from headrace.lab import running, storing
 from headrace.lab.catalogue import EXPERIMENTS
+from headrace.lab.departures import DEPARTURES
 from headrace.lab.drawing import draw
-from headrace.lab.experiment import PAPERS, Chart, Clock, Grid, Kind, Line, Setup, less, rises, rounded
-from headrace.lab.running import experiment_named, report_stored, run_all, run_one
+from headrace.lab.experiment import (
+    PAPERS,
+    Chart,
+    Claim,
+    Clock,
+    Grid,
+    Ground,
+    Kind,
+    Line,
+    Setup,
+    Size,
+    rounded,
+)
+from headrace.lab.report import html_page, markdown
+from headrace.lab.running import experiment_named, is_as_known, report_stored, run_all, run_one
 from headrace.lab.storing import Result, read_result, result_of, write_result
 from headrace.lab.window_runs import ModelClock, Setting, recorded, run_policy
 
+KNOWN = "the greatest gain is from nested loops to two buckets"
 CHEAP = ("000-figure-2b", "001-figure-8", "002-table-3", "003-table-2", "004-figure-5")
-LEAST_SHARE = 0.85
-"""Of the claims, in runs that are over in minutes."""
 
 
 def test_there_is_one_for_every_table_and_figure() -> None:
@@ -32,40 +50,64 @@ def test_there_is_one_for_every_table_and_figure() -> None:
                "004": ["5", "6", "7", "8", "9", "10"]}  # fmt: skip
     wanted = [f"{paper}-figure-{number}" for paper, figures in numbers.items() for number in figures]
     wanted += ["000-section-5.4", "001-infeasible", "003-table-2", "003-threshold"]
+    wanted += ["000-figure-6-spark", "001-overload-spark"]
     wanted += ["002-figure-2", "002-figure-3", "002-figure-4a", "002-figure-4b"]
     wanted += [f"002-table-{number}" for number in (3, 5, 6, 7, 8)]
     assert set(wanted) <= set(EXPERIMENTS)
     assert {one.paper for one in EXPERIMENTS.values()} <= set(PAPERS)
 
 
-def test_all_experiments_by_the_model_clock_and_their_report(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], Path]:
     """As ``headrace lab all --clock model --quick`` runs them: once, and everything is looked at."""
-    results = run_all(Setup(), tmp_path, Console(file=io.StringIO()))
-    claims_hold_or_are_explained(results)
-    formulas_and_printed_tables_hold_without_exception(results)
-    report_has_every_experiment_and_no_broken_link(results, tmp_path)
+    out = tmp_path_factory.mktemp("lab")
+    return run_all(Setup(), out, Console(file=io.StringIO())), out
+
+
+@pytest.mark.xdist_group("lab")
+def test_all_experiments_by_the_model_clock_and_their_report(everything: tuple[list[Result], Path]) -> None:
+    results, out = everything
+    claims_hold_but_those_that_are_known_not_to(results)
+    report_has_every_experiment_and_no_broken_link(results, out)
     every_picture_is_sound_and_has_labels(results)
-    report_is_made_of_what_is_stored_alone(results, tmp_path)
-    if shutil.which("chromium") is not None:
-        for size in ("1280,900", "500,900"):
-            report_opens_in_a_browser(results, tmp_path, size)
+    report_is_made_of_what_is_stored_alone(results, out)
 
 
-def claims_hold_or_are_explained(results: list[Result]) -> None:
-    claims = [(result.experiment.name, claim) for result in results for claim in result.claims]
-    unexplained = [(name, claim.says, claim.found) for name, claim in claims if not claim.holds and not claim.why]
-    assert unexplained == []
-    assert sum(claim.holds for _, claim in claims) >= LEAST_SHARE * len(claims)
+@pytest.mark.xdist_group("lab")
+@pytest.mark.skipif(chromium() is None, reason="there is no Chromium: apt-get install chromium")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_report_is_readable_on_a_laptop_and_a_phone(everything: tuple[list[Result], Path], width: int) -> None:
+    results, out = everything
+    with opened_page(out / "report.html", width) as page:
+        report_fits_and_shows_every_picture(page, width, sum(len(result.pictures) for result in results))
 
 
-def formulas_and_printed_tables_hold_without_exception(results: list[Result]) -> None:
-    exact = [
-        "000-figure-2b", "000-figure-3b", "001-figure-8", "002-figure-2", "002-figure-3", "002-table-3", "002-table-5",
-        "002-table-6", "002-table-7", "003-table-2", "004-figure-5", "004-figure-6",
-    ]  # fmt: skip
-    for result in results:
-        if result.experiment.name in exact:
-            assert [claim for claim in result.claims if not claim.holds] == []
+@pytest.mark.skipif(chromium() is None, reason="there is no Chromium: apt-get install chromium")
+def test_a_page_that_is_too_wide_or_has_a_broken_link_is_noticed(tmp_path: Path) -> None:
+    file, link = tmp_path / "page.html", "<a href='#here' id='here'>x</a>"
+    shown = "<figure><svg width='20' height='20'></svg></figure>"
+    file.write_text(f"<!doctype html>{shown}{link}")
+    with opened_page(file, 390) as page:
+        report_fits_and_shows_every_picture(page, 390, 1)
+        for pictures, body in (
+            (1, f"{shown}<a href='#nowhere'>x</a>"),
+            (1, f"{shown}{link}<p style='width: 2000px'>x</p>"),
+            (2, f"{shown}{link}<figure hidden></figure>"),
+            (2, f"{shown}{link}"),
+        ):
+            page.set_content(f"<!doctype html>{body}")
+            with pytest.raises(AssertionError):
+                report_fits_and_shows_every_picture(page, 390, pictures)
+
+
+def claims_hold_but_those_that_are_known_not_to(results: list[Result]) -> None:
+    missed = {(result.experiment.name, claim.says) for result in results for claim in result.claims if not claim.holds}
+    assert missed == {(one.experiment, one.says) for one in DEPARTURES if (Clock.MODEL, Size.QUICK) in one.where}
+    assert is_as_known(results)
+    said = {(result.experiment.name, claim.says) for result in results for claim in result.claims}
+    assert {
+        (one.experiment, one.says) for one in DEPARTURES if Clock.MODEL in EXPERIMENTS[one.experiment].clocks
+    } <= said
 
 
 def report_has_every_experiment_and_no_broken_link(results: list[Result], out: Path) -> None:
@@ -101,20 +143,27 @@ def report_is_made_of_what_is_stored_alone(results: list[Result], out: Path) -> 
     assert (out / "report.html").read_bytes() == before
 
 
-def report_opens_in_a_browser(results: list[Result], out: Path, size: str) -> None:
-    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-             "disable-component-update", "disable-sync", f"user-data-dir={out / 'profile'}",
-             f"window-size={size}", "dump-dom"]  # fmt: skip
-    command = [
-        "chromium",
-        *(f"--{flag}" for flag in flags),
-        f"--window-size={size}",
-        "--dump-dom",
-        f"file://{out / 'report.html'}",
-    ]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    pictures = [one for result in results for one in result.pictures if isinstance(one, Chart)]
-    assert shown.count("<svg") == len(pictures)
+@contextmanager
+def opened_page(file: Path, width: int) -> Iterator[Page]:
+    """In a real browser, which may not have anything to complain of."""
+    with opened_browser() as browser:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        heard = Overheard(page)
+        page.goto(file.as_uri())
+        yield page
+        assert heard.complaints == []
+
+
+def report_fits_and_shows_every_picture(page: Page, width: int, pictures: int) -> None:
+    boxes = page.eval_on_selector_all(
+        "figure, figure svg", "all => all.map(one => one.getBoundingClientRect()).map(box => [box.width, box.height])"
+    )
+    assert page.locator("figure").count() == pictures
+    assert all(min(box) > 0 for box in boxes)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    targets = page.eval_on_selector_all('a[href^="#"]', "all => all.map(one => one.getAttribute('href').slice(1))")
+    assert targets
+    assert [one for one in targets if page.locator(f'[id="{one}"]').count() != 1] == []
 
 
 # --- the same each time
@@ -146,6 +195,41 @@ def test_an_experiment_is_stored_as_the_same_bytes(name: str, tmp_path: Path) ->
     assert read.text().encode() == files[0].read_bytes()
 
 
+def test_runs_write_the_same_bytes_however_long_they_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [EXPERIMENTS[name] for name in CHEAP]
+    for part, pace_s in (("one", 1), ("other", 77)):
+        now_s = count(0, pace_s)
+        monkeypatch.setattr(running.time, "monotonic", lambda now_s=now_s: next(now_s))
+        run_all(Setup(), tmp_path / part, Console(file=io.StringIO()), chosen)
+    files = {file.relative_to(tmp_path / "one") for file in (tmp_path / "one").rglob("*") if file.is_file()}
+    assert {Path("report.html"), Path("report.md"), Path("run.json")} < files
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("001-infeasible", "Numbers: the formulas; model clock, quick, seed 5."),
+        ("002-figure-4a", "Numbers: the formulas; model clock, quick, nothing is drawn."),
+        ("002-figure-3", "Numbers: the formulas; model clock, quick, nothing is drawn."),
+    ],
+)
+def test_a_report_says_where_its_numbers_come_from(name: str, told: str) -> None:
+    result = result_of(EXPERIMENTS[name], Setup(seed=5))
+    assert told in markdown([result], {})
+    assert told in html_page([result], {})
+
+
+def test_seeds_and_grounds_are_those_of_the_run() -> None:
+    figure = EXPERIMENTS["003-figure-2"]
+    assert figure.ground_by(Clock.MODEL) is Ground.SIMULATED
+    assert figure.ground_by(Clock.WALL) is Ground.ENGINE
+    assert list(figure.seeds(Setup(seed=3))) == [13, 14, 15, 16, 17]
+    assert list(EXPERIMENTS["000-figure-5"].seeds(Setup(seed=3))) == [3, 4]
+    assert list(EXPERIMENTS["000-figure-6-spark"].seeds(Setup(Clock.WALL, seed=3))) == [300, 301]
+
+
 def test_results_of_another_version_are_refused(tmp_path: Path) -> None:
     file = write_result(result_of(EXPERIMENTS["001-figure-8"], Setup()), tmp_path)
     file.write_text(file.read_text().replace('"paths"', '"ways"'))
@@ -171,12 +255,27 @@ def test_a_clock_that_an_experiment_has_not_is_refused(tmp_path: Path) -> None:
 # --- claims and charts
 
 
-def test_claims_say_what_was_expected_and_found() -> None:
-    assert less("x", 1.0, 2.0).holds
-    assert not less("x", 2.2, 2.0, times=1.05).holds
-    assert less("x", 2.05, 2.0, times=1.05).expected == "< 1.05 x 2"
-    assert rises("x", [3.0, 2.0, 2.0], down=True).holds
-    assert not rises("x", [1.0, 3.0, 2.0]).holds
+def test_departures_are_of_experiments_that_run_there_and_have_one_reason_each() -> None:
+    places = [(one.experiment, one.says, clock, size) for one in DEPARTURES for clock, size in one.where]
+    assert len(set(places)) == len(places)
+    assert all(clock in EXPERIMENTS[name].clocks for name, _, clock, _ in places)
+    assert all(one.why for one in DEPARTURES)
+
+
+def test_a_claim_that_is_missed_has_its_own_reason_before_that_of_the_clock() -> None:
+    experiment = replace(
+        EXPERIMENTS["002-figure-4a"],
+        by_wall="slow",
+        claims=lambda _: [Claim(says, "", "", False) for says in (KNOWN, "other")],
+    )
+    known, other = Result(experiment, Setup(Clock.WALL), {}).claims
+    assert known.is_known
+    assert "two buckets" in known.why
+    assert (other.why, other.is_known) == ("slow", False)
+    assert [one.why for one in Result(experiment, Setup(), {}).claims][1] == ""
+
+
+def test_numbers_are_stored_with_the_digits_that_count() -> None:
     assert rounded({"a": [0.123456789, 1]}) == {"a": [0.123457, 1]}
 
 
@@ -192,7 +291,23 @@ def test_charts_take_names_gaps_and_scales(kind: Kind) -> None:
 # --- commands
 
 
-def test_commands_exit_with_whether_claims_hold(tmp_path: Path) -> None:
+def test_a_claim_that_is_missed_and_not_known_is_an_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(storing, "why_not", lambda *_: None)
+    missed = CliRunner().invoke(app, ["lab", "run", "002-figure-4b"])
+    assert missed.exit_code == 1
+    assert "Not explained yet" in missed.output
+    only = {"002-figure-4b": EXPERIMENTS["002-figure-4b"]}
+    monkeypatch.setattr(running, "EXPERIMENTS", only)
+    every = ["lab", "all", "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, every).exit_code == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(running, "EXPERIMENTS", only)
+    assert CliRunner().invoke(app, every).exit_code == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "By the paper&#x27;s own model most accesses" in page
+
+
+def test_commands_exit_with_whether_claims_are_as_known(tmp_path: Path) -> None:
     runner = CliRunner()
     listed = runner.invoke(app, ["lab", "list"])
     assert listed.exit_code == 0
@@ -200,7 +315,7 @@ def test_commands_exit_with_whether_claims_hold(tmp_path: Path) -> None:
     held = runner.invoke(app, ["lab", "run", "001-figure-8", "--out", str(tmp_path)])
     assert held.exit_code == 0
     assert (tmp_path / "report.html").exists()
-    assert runner.invoke(app, ["lab", "run", "002-figure-4b"]).exit_code == 1
+    assert runner.invoke(app, ["lab", "run", "002-figure-4b"]).exit_code == 0
     unknown = runner.invoke(app, ["lab", "run", "005-figure-1"])
     assert isinstance(unknown.exception, SettingError)
     assert unknown.exception.exit_code == 2

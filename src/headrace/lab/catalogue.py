@@ -7,6 +7,7 @@ from headrace.lab.in_order import ORDERING_EXPERIMENTS
 from headrace.lab.limited_joins import LIMITED_EXPERIMENTS
 from headrace.lab.multi_joins import JOIN_EXPERIMENTS
 from headrace.lab.operator_strategies import OPERATOR_EXPERIMENTS
+from headrace.lab.overload_on_spark import OVERLOAD_EXPERIMENTS
 from headrace.lab.scheduling_on_spark import SPARK_EXPERIMENTS
 from headrace.lab.shared_windows import WINDOW_EXPERIMENTS
 
@@ -19,5 +20,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         *OPERATOR_EXPERIMENTS,
         *ORDERING_EXPERIMENTS,
         *SPARK_EXPERIMENTS,
+        *OVERLOAD_EXPERIMENTS,
     )
 }

@@ -38,6 +38,7 @@ class Ground(Enum):
 
     FORMULAS = "the formulas"
     SIMULATED = "simulated operators under the engine's own schedulers"
+    COUNTED = "the cost model; results counted by the shard that runs on Spark, in this process"
     ENGINE = "the shard that runs on Spark, in this process"
     SPARK = "streaming queries on Spark"
 
@@ -61,13 +62,15 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that a paper says, with what was found; ``why``: where it does not hold, what that comes from."""
+    """Something that a paper says, with what was found. Where it does not hold, ``why`` says what that comes from;
+    ``is_known``: it is one of the ``departures`` that are known to be there."""
 
     says: str
     expected: str
     found: str
     holds: bool
     why: str = ""
+    is_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,20 @@ class Grid:
 Picture: TypeAlias = Chart | Grid
 
 
+def nothing_drawn(_: Setup) -> Sequence[int]:
+    """The seeds of an experiment that has none."""
+    return ()
+
+
+def seed_itself(setup: Setup) -> Sequence[int]:
+    return (setup.seed,)
+
+
+def seed_a_stream(setup: Setup) -> Sequence[int]:
+    """Of two streams."""
+    return (setup.seed, setup.seed + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """A table or figure. ``papers``: its parameters there; those here are in the numbers, under ``ours``."""
@@ -121,10 +138,16 @@ class Experiment:
     measure: Callable[[Setup], Numbers]
     pictures: Callable[[Numbers], Sequence[Picture]]
     claims: Callable[[Numbers], Sequence[Claim]]
-    seeds: tuple[int, ...] = ()
+    seeds: Callable[[Setup], Sequence[int]] = nothing_drawn
+    """Of all that is drawn."""
     clocks: tuple[Clock, ...] = field(default=(Clock.MODEL, Clock.WALL))
+    by_model: Ground | None = None
+    """Where the numbers come from by the model clock, if that is another place."""
     by_wall: str = ""
-    """Why claims may not hold by the wall clock that hold by the model's."""
+    """Why claims may not hold by the wall clock that hold by the model's, where nothing is known of one by itself."""
+
+    def ground_by(self, clock: Clock) -> Ground:
+        return self.by_model if clock is Clock.MODEL and self.by_model is not None else self.ground
 
     @property
     def paper(self) -> str:
@@ -141,44 +164,69 @@ PAPERS = {
 }
 
 
-# --- ways to state a claim
+# --- ways to state a claim. What was not found (None) makes it a claim that does not hold.
 
 
-def less(says: str, one: float, other: float, why: str = "", times: float = 1.0) -> Claim:
+def less(says: str, one: float | None, other: float | None, times: float = 1.0) -> Claim:
     """One number is below so many times another."""
     limit = "" if times == 1.0 else f"{times:g} x "
-    return Claim(says, f"< {limit}{number(other)}", number(one), one < times * other, why)
+    is_so = one is not None and other is not None and one < times * other
+    return Claim(says, f"< {limit}{number(other)}", number(one), is_so)
 
 
-def between(says: str, found: float, low: float, high: float, why: str = "") -> Claim:
-    return Claim(says, f"{number(low)} to {number(high)}", number(found), low <= found <= high, why)
+def between(says: str, found: float | None, low: float, high: float) -> Claim:
+    is_so = found is not None and low <= found <= high
+    return Claim(says, f"{number(low)} to {number(high)}", number(found), is_so)
 
 
-def equals(says: str, found: object, expected: object, why: str = "") -> Claim:
-    return Claim(says, str(expected), str(found), found == expected, why)
+def near(says: str, found: float | None, value: float, within: float = 1 / 3) -> Claim:
+    """The paper's number, and how far off it may be: a part of it."""
+    is_so = found is not None and abs(found - value) <= within * abs(value)
+    return Claim(says, f"{number(value)}, {within:.0%} off at most", number(found), is_so)
 
 
-def at_most(says: str, found: float, limit: float, why: str = "") -> Claim:
-    return Claim(says, f"at most {number(limit)}", number(found), found <= limit, why)
+def equals(says: str, found: object, expected: object) -> Claim:
+    return Claim(says, str(expected), str(found), found == expected)
 
 
-def at_least(says: str, found: float, limit: float, why: str = "") -> Claim:
-    return Claim(says, f"at least {number(limit)}", number(found), found >= limit, why)
+def all_are(says: str, found: Sequence[object], expected: object) -> Claim:
+    """Each of them is; where there are none, the claim does not hold."""
+    told = ", ".join(map(str, found)) or "there are none"
+    return Claim(says, f"all {expected}", told, bool(found) and all(one == expected for one in found))
 
 
-def rises(says: str, values: Sequence[float], why: str = "", *, down: bool = False) -> Claim:
-    """Each number is at least the one before; ``down``: at most."""
+def at_most(says: str, found: float | None, limit: float) -> Claim:
+    return Claim(says, f"at most {number(limit)}", number(found), found is not None and found <= limit)
+
+
+def at_least(says: str, found: float | None, limit: float) -> Claim:
+    return Claim(says, f"at least {number(limit)}", number(found), found is not None and found >= limit)
+
+
+def above(says: str, found: float | None, limit: float) -> Claim:
+    return Claim(says, f"above {number(limit)}", number(found), found is not None and found > limit)
+
+
+def rises(says: str, values: Sequence[float], *, down: bool = False) -> Claim:
+    """Each number is above the one before; ``down``: below. A single one does neither."""
     steps = list(pairwise(values))
-    is_so = all(one >= other if down else one <= other for one, other in steps)
-    return Claim(says, "falls" if down else "rises", ", ".join(map(number, values)), is_so, why)
+    is_so = bool(steps) and all(one > other if down else one < other for one, other in steps)
+    return Claim(says, "falls" if down else "rises", ", ".join(map(number, values)), is_so)
 
 
-def number(value: float) -> str:
+def over(one: float | None, other: float | None) -> float | None:
+    """One number over another, where both were found."""
+    return None if one is None or not other else one / other
+
+
+def number(value: float | None) -> str:
     """A number for people: three digits that count, all of a large one's.
 
-    >>> number(0.012345), number(12345.6), number(1.5)
-    ('0.0123', '12,346', '1.5')
+    >>> number(0.012345), number(12345.6), number(1.5), number(None)
+    ('0.0123', '12,346', '1.5', 'none')
     """
+    if value is None:
+        return "none"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

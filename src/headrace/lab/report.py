@@ -75,7 +75,7 @@ def tally(results: Sequence[Result]) -> tuple[int, int]:
 
 
 def html_page(results: Sequence[Result], run: Mapping[str, Any]) -> str:
-    body = "".join((*_top(results, run), *_summary(results), *_sections(results), _versions(run)))
+    body = "".join((*_top(results), *_summary(results), *_sections(results), _versions(run)))
     return page("Headrace: the lab", body)
 
 
@@ -87,7 +87,7 @@ def page(title: str, body: str) -> str:
     )
 
 
-def _top(results: Sequence[Result], run: Mapping[str, Any]) -> Iterator[str]:
+def _top(results: Sequence[Result]) -> Iterator[str]:
     held, all_claims = tally(results)
     share = held / all_claims if all_claims else 1.0
     clocks = " and ".join(sorted({result.setup.clock.value for result in results})) or "no"
@@ -103,7 +103,6 @@ def _top(results: Sequence[Result], run: Mapping[str, Any]) -> Iterator[str]:
         (str(len(results)), "experiments"),
         (clocks, "clock"),
         (sizes, "size"),
-        *([(f"{run['took_s']:.0f} s", "took")] if "took_s" in run else []),
     ):
         yield f"<li><b>{escape(number)}</b>{escape(text)}</li>"
     yield "</ul>"
@@ -167,13 +166,14 @@ def _section(result: Result) -> Iterator[str]:
     yield "<details><summary>Parameters</summary>"
     yield '<div class="wide"><table><thead><tr><th></th><th>paper</th><th>here</th></tr></thead><tbody>'
     yield f"{_parameters(result)}</tbody></table></div>"
-    yield f'<p class="quiet">Numbers: {experiment.ground.value}; {escape(_how(result))}.</p>'
+    yield f'<p class="quiet">Numbers: {experiment.ground_by(result.setup.clock).value}; {escape(_how(result))}.</p>'
     yield "</details></section>"
 
 
 def _how(result: Result) -> str:
-    seeds = ", ".join(map(str, result.experiment.seeds)) or str(result.setup.seed)
-    return f"{result.setup.clock.value} clock, {result.setup.size.value}, seeds {seeds}"
+    drawn = result.experiment.seeds(result.setup)
+    told = f"seed{'s' if len(drawn) > 1 else ''} {', '.join(map(str, drawn))}" if drawn else "nothing is drawn"
+    return f"{result.setup.clock.value} clock, {result.setup.size.value}, {told}"
 
 
 def _parameter_rows(result: Result) -> list[tuple[str, str, str]]:
@@ -237,7 +237,7 @@ def _text_section(result: Result) -> list[str]:
             lines += [f"![{picture.title}](figures/{experiment.name}-{number}.svg)", ""]
     lines += [*_text_table(["the paper says", "expected", "found", ""], [_claim_row(one) for one in result.claims]), ""]
     lines += [*_text_table(["", "paper", "here"], [list(row) for row in _parameter_rows(result)]), ""]
-    return [*lines, f"Numbers: {experiment.ground.value}; {_how(result)}.", ""]
+    return [*lines, f"Numbers: {experiment.ground_by(result.setup.clock).value}; {_how(result)}.", ""]
 
 
 def _claim_row(claim: Claim) -> list[str]:

@@ -153,13 +153,18 @@ def buffer_shares(stats: RunStats) -> tuple[float, float]:
 # --- the experiment
 
 
+def _seeds(setup: Setup) -> tuple[int, int]:
+    """Of the two streams."""
+    return 100 * setup.seed, 100 * setup.seed + 1
+
+
 def _measure(setup: Setup) -> Numbers:
     """In a session of its own."""
     load = Load(measured_s=20) if setup.is_quick else Load()
     folder = Path(tempfile.mkdtemp(prefix="headrace-lab-"))
     spark = local_session(folder / "spark.log")
     try:
-        runs = {name: run_policy(spark, load, name, 100 * setup.seed, folder / "run") for name in POLICIES}
+        runs = {name: run_policy(spark, load, name, _seeds(setup)[0], folder / "run") for name in POLICIES}
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -213,7 +218,7 @@ SPARK_EXPERIMENTS = (
         _measure,
         _charts,
         _claims,
-        seeds=(100,),
+        seeds=_seeds,
         clocks=(Clock.WALL,),
     ),
 )

@@ -1,7 +1,7 @@
 """Results on disk: a JSON file for each experiment, and what all of them were run with.
 
 DIR/results/000-figure-6.json     the numbers; by the model clock the same bytes each time
-DIR/run.json                      versions and times: what may differ from one machine to the next
+DIR/run.json                      versions: what may differ from one machine to the next
 DIR/report.html, DIR/report.md    made of the files above
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace import __version__
 from headrace.errors import SinkError, SourceError
+from headrace.lab.departures import why_not
 from headrace.lab.experiment import Claim, Clock, Experiment, Numbers, Picture, Setup, Size, rounded
 
 PACKAGES = ("pyspark", "pyarrow", "numpy", "sqlglot")
@@ -31,9 +32,13 @@ class Result:
 
     @property
     def claims(self) -> list[Claim]:
-        claims = self.experiment.claims(self.numbers)
-        by_wall = self.experiment.by_wall if self.setup.clock is Clock.WALL else ""
-        return [replace(one, why=by_wall) if by_wall and not one.holds else one for one in claims]
+        return [one if one.holds else self._explained(one) for one in self.experiment.claims(self.numbers)]
+
+    def _explained(self, claim: Claim) -> Claim:
+        known = why_not(self.experiment.name, claim.says, self.setup.clock, self.setup.size)
+        if known is not None:
+            return replace(claim, why=known, is_known=True)
+        return replace(claim, why=self.experiment.by_wall if self.setup.clock is Clock.WALL else "")
 
     @property
     def pictures(self) -> list[Picture]:

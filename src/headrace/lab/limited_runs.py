@@ -1,0 +1,134 @@
+"""Paper 001's Figures 11 to 13 on a shard: by the wall clock, and told in the numbers that the formulas give.
+
+      Figure 11    selectivities change after 3 and 7 tenths of a run; probes are allocated anew as that is noticed
+      Figure 12    results over those of a run in which every probe is made, by the share of its probes
+      Figure 13    stale results where nothing but the allocation keeps them away, with few probes
+
+``overload`` has the settings and the runs. "As printed" are the smaller of the paper's parameters (``DENSE``), with
+which all results can be made and counted; "sparse" is all of them with a hundredth of the selectivities.
+
+Cost: some seconds for each run, of which there is one for each plan, allocator and point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from statistics import fmean
+
+from headrace.lab.experiment import Numbers
+from headrace.lab.overload import (
+    DENSE,
+    SHAPES,
+    SPARSE,
+    Arrivals,
+    Family,
+    LimitedRun,
+    drawn_setting,
+    run_limited,
+    saturate,
+)
+
+FAMILIES = {"as printed": DENSE, "sparse": SPARSE}
+FIRST = (0.0003, 0.0003, 0.0003)
+CHANGES = ((0.3, (0.0009, 0.0009, 0.0003)), (0.7, (0.0009, 0.0009, 0.0006)))
+"""Of Figure 11: selectivities at first, and from which part of the run on they are others, by the paper's factors."""
+MINUTES = 10
+LITTLE = 0.2
+"""Of saturation's probes: the service rate of Figure 13."""
+RELAXED = 5.0
+"""Freshness of Figure 12, in windows: there only results count."""
+WARM_S = SPARSE.warm_s
+"""Of stream time, until states are full."""
+
+
+def _text(family: Family) -> dict[str, str]:
+    """What plans on a shard have of Figure 10."""
+    (slow, fast), (few, many), (low, high) = family.rates, family.sizes, family.selectivities
+    return {
+        "rates": f"{slow:,.0f} to {fast:,.0f} tuples/s",
+        "states": f"{few:,} to {many:,} tuples",
+        "selectivities": f"{low:g} to {high:g}",
+    }
+
+
+DENSE_TEXT, SPARSE_TEXT = _text(DENSE), _text(SPARSE)
+
+
+def over_time(allocators: dict[str, str], seconds: float, seed: int) -> dict[str, dict[str, list[int]]]:
+    """By shape and allocator: results so far after each tenth of a run whose selectivities change twice."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for shape in SHAPES:
+        first = replace(drawn_setting(SPARSE, shape, seed), selectivities=FIRST)
+        changes = tuple((WARM_S + part * seconds, others) for part, others in CHANGES)
+        whole = saturate(Arrivals(first, SPARSE.seconds), WARM_S)
+        arrivals = Arrivals(replace(first, changes=changes), WARM_S + seconds)
+        found[shape] = {
+            name: _so_far(run_limited(arrivals, whole, used, 0.3, WARM_S), seconds) for name, used in allocators.items()
+        }
+    return found
+
+
+def _so_far(run: LimitedRun, seconds: float) -> list[int]:
+    ends = [WARM_S + seconds * part / MINUTES for part in range(MINUTES + 1)]
+    return [sum(results for at_s, results in run.moments if at_s < end - 1e-9) for end in ends]
+
+
+def of_saturation(
+    allocators: dict[str, str], shares: Sequence[float], seeds: Sequence[int]
+) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """By family, shape and allocator: results over saturation's for each share of its probes, the mean over plans."""
+    return {
+        kind: {shape: _by_share(family, shape, allocators, shares, seeds) for shape in SHAPES}
+        for kind, family in FAMILIES.items()
+    }
+
+
+def _by_share(
+    family: Family, shape: str, allocators: dict[str, str], shares: Sequence[float], seeds: Sequence[int]
+) -> dict[str, list[float]]:
+    made: dict[tuple[str, float], list[float]] = {one: [] for one in product(allocators, shares)}
+    for seed in seeds:
+        arrivals = Arrivals(drawn_setting(family, shape, seed, RELAXED), family.seconds)
+        whole = saturate(arrivals, family.warm_s)
+        for name, share in made:
+            run = run_limited(arrivals, whole, allocators[name], share, family.warm_s)
+            made[name, share].append(run.results_per_s / whole.results_per_s)
+    return {name: [fmean(made[name, share]) for share in shares] for name in allocators}
+
+
+def by_freshness(allocators: dict[str, str], freshness: Sequence[float], seeds: Sequence[int]) -> dict[str, Numbers]:
+    """By shape: the share of stale results of each allocator, what JAQPOT spends for freshness and the share of plans
+    that cannot be kept fresh. JAQPOT's are of the others, and None where there are none."""
+    return {shape: _stale(shape, allocators, freshness, seeds) for shape in SHAPES}
+
+
+def _stale(shape: str, allocators: dict[str, str], freshness: Sequence[float], seeds: Sequence[int]) -> Numbers:
+    plans = [_with_little(shape, allocators, freshness, seed) for seed in seeds]
+    lines: Numbers = {**{name: [] for name in allocators}, "spent": [], "infeasible": []}
+    for place in range(len(freshness)):
+        runs = [plan[place] for plan in plans]
+        feasible = [run for run in runs if run["JAQPOT"].is_feasible]
+        for name in allocators:
+            counted = feasible if name == "JAQPOT" else runs
+            lines[name].append(_mean([run[name].stale / max(run[name].results, 1) for run in counted]))
+        lines["spent"].append(_mean([run["JAQPOT"].freshness_share for run in feasible]))
+        lines["infeasible"].append(1 - len(feasible) / len(runs))
+    return lines
+
+
+def _with_little(
+    shape: str, allocators: dict[str, str], freshness: Sequence[float], seed: int
+) -> list[dict[str, LimitedRun]]:
+    """One plan's runs for each freshness, by allocator; what everything takes does not depend on freshness."""
+    found, whole = [], None
+    for times in freshness:
+        arrivals = Arrivals(drawn_setting(SPARSE, shape, seed, times), SPARSE.seconds)
+        whole = whole or saturate(arrivals, WARM_S)
+        found.append({name: run_limited(arrivals, whole, used, LITTLE, WARM_S) for name, used in allocators.items()})
+    return found
+
+
+def _mean(values: list[float]) -> float | None:
+    return fmean(values) if values else None
