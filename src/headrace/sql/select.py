@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from headrace.errors import PlanError
-from headrace.model import BOOLEAN, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream
+from headrace.model import BOOLEAN, INTERNAL, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream, is_internal
 from headrace.plan.aggregates import EVALUATED
 from headrace.plan.expressions import ColumnRef, Expression, Literal, conjuncts
 from headrace.plan.functions import convert
@@ -206,6 +206,13 @@ class _SelectBinder:
                 if output.name.lower() in taken:
                     raise self.source.error(
                         f"two output columns are called {output.name}", span, f"write AS {output.name}_2, say, after it"
+                    )
+                if is_internal(output.name):
+                    raise self.source.error(
+                        f"the name of output column {output.name} begins with {INTERNAL}, "
+                        "as names of Headrace's own columns do",
+                        span,
+                        "write AS and another name after it",
                     )
                 if self.groups is not None and output.name.lower() == EVALUATED:
                     raise self._named_as_the_time(span)
