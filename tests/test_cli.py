@@ -14,7 +14,7 @@ import pytest
 from headrace import __version__
 from headrace.cli import main
 from headrace.console.serving import bound_socket
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SourceError
 from headrace.spark import local, session
 
 GOOD = "SELECT a.value, b.value AS h FROM temperature a, humidity b WHERE a.location_id = b.location_id WINDOW 10 s"
@@ -113,6 +113,38 @@ def test_method_that_needs_another_setting(
     code, err = headrace(command, str(file), "--set", "join_method=lazy", *given)
     assert code == 2
     assert "SET reevaluate = '1 second'" in err
+
+
+def _goes_on_from(checkpoint: Path) -> None:
+    """As if a run had taken in a micro-batch."""
+    (checkpoint / "spark" / "offsets").mkdir(parents=True)
+    (checkpoint / "spark" / "offsets" / "0").touch()
+
+
+@pytest.mark.parametrize("place", ["default", "option", "setting"])
+def test_run_that_goes_on_takes_the_files_it_took_before(
+    program: Callable[..., Path], tmp_path: Path, place: str
+) -> None:
+    """A file that lacks a column is refused at the first start, and read as NULL if it came later."""
+    engine = session.Engine()
+    engine.sql(program(table=GOOD_TABLE.drop_columns(["value"])).read_text())
+    checkpoint = tmp_path / "out" / "_checkpoint" if place == "default" else tmp_path / "checkpoint"
+    if place == "setting":
+        engine.set("checkpoint", str(checkpoint))
+    given = checkpoint if place == "option" else None
+    with pytest.raises(SourceError, match="has no column value"):
+        engine.check(tmp_path / "out", given)
+    _goes_on_from(checkpoint)
+    engine.check(tmp_path / "out", given)
+
+
+def test_run_that_goes_on_needs_its_directories(program: Callable[..., Path], tmp_path: Path) -> None:
+    engine = session.Engine()
+    engine.sql(program().read_text())
+    _goes_on_from(tmp_path / "out" / "_checkpoint")
+    (tmp_path / "humidity").rmdir()
+    with pytest.raises(SourceError, match="there is no"):
+        engine.check(tmp_path / "out")
 
 
 def test_wrong_setting_in_the_environment(

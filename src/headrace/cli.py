@@ -78,7 +78,7 @@ def run(
     from headrace.console.watching import watched
 
     console = _console(log)
-    engine = _checked_engine(file, out, settings, console)
+    engine = _checked_engine(file, out, checkpoint, settings, console)
     with _log_at(log) as events:
         started = _started(engine, out, checkpoint, console, once=once, forget_changes=forget_changes)
         watched(started, console, events)
@@ -116,7 +116,7 @@ def serve(
     shown = token if token_file is None else _read(token_file).strip()
     check_token(host, shown)
     console = _console(log)
-    engine = _checked_engine(file, out, settings, console)
+    engine = _checked_engine(file, out, checkpoint, settings, console)
     with bound_socket(host, port) as taken, _log_at(log) as events:
         started = _started(engine, out, checkpoint, console, once=False, forget_changes=forget_changes)
         service = Service(started, events)
@@ -132,7 +132,9 @@ def _console(log: str | None) -> Console:
     return Console(stderr=log == "-")
 
 
-def _checked_engine(file: Path, out: Path, settings: list[str] | None, console: Console) -> Engine:
+def _checked_engine(
+    file: Path, out: Path, checkpoint: Path | None, settings: list[str] | None, console: Console
+) -> Engine:
     """The program, refused before Spark is started if it could not run."""
     from headrace.spark.session import Engine
 
@@ -143,7 +145,7 @@ def _checked_engine(file: Path, out: Path, settings: list[str] | None, console: 
     engine.sql(text)
     for name, value in _given(settings):
         engine.set(name, value)
-    engine.check(out)
+    engine.check(out, checkpoint)
     return engine
 
 

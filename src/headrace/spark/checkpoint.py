@@ -105,6 +105,11 @@ def _locked(file: Path) -> int | None:
     return held
 
 
+def has_begun(directory: Path) -> bool:
+    """Whether a run on this checkpoint got as far as its first micro-batch."""
+    return Checkpoint(directory, "", ()).next_batch() > 0
+
+
 def running_requests(directory: Path) -> Path:
     """Where the run on this checkpoint takes requests; refused when there is none."""
     file = directory / _FILE
