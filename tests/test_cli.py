@@ -263,7 +263,7 @@ def test_the_command_lines_settings_win_over_the_files(
 ) -> None:
     seen: list[tuple[int, int]] = []
 
-    def look(engine: session.Engine, _out: Path) -> None:
+    def look(engine: session.Engine, *_: object) -> None:
         seen.append((engine.settings.shards, engine.settings.trigger_us))
         raise HeadraceError("enough seen")
 
