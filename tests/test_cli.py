@@ -147,6 +147,16 @@ def test_run_that_goes_on_needs_its_directories(program: Callable[..., Path], tm
         engine.check(tmp_path / "out")
 
 
+@pytest.mark.parametrize("where", ["file", "file/below", "used"])
+def test_demo_refuses_its_directory_before_spark_starts(headrace: Command, tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "something").touch()
+    code, said = headrace("demo", "--out", tmp_path / where)
+    assert code == 3
+    assert ("is not empty" if where == "used" else "cannot write to") in said
+
+
 def test_wrong_setting_in_the_environment(
     headrace: Command, program: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

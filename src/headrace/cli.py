@@ -254,14 +254,16 @@ def demo(
     seconds: Annotated[float, typer.Option(help="how long it runs", min=1)] = 60,
 ) -> None:
     """Watch seven windows share one join: temperature and humidity sensors of a data centre."""
-    from headrace.demo import run_demo
+    from headrace.demo import check_own, run_demo
     from headrace.spark.session import Engine
 
+    directory = out or Path(mkdtemp(prefix="headrace-demo-"))
+    check_own(directory)
     console = Console()
     engine = Engine()
     with console.status("starting Spark"):
         engine.open_session()
-    run_demo(engine, out or Path(mkdtemp(prefix="headrace-demo-")), seconds, console)
+    run_demo(engine, directory, seconds, console)
 
 
 @app.callback(invoke_without_command=True)
