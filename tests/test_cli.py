@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -155,6 +156,27 @@ def test_demo_refuses_its_directory_before_spark_starts(headrace: Command, tmp_p
     code, said = headrace("demo", "--out", tmp_path / where)
     assert code == 3
     assert ("is not empty" if where == "used" else "cannot write to") in said
+
+
+def test_checkpoint_that_cannot_be_written_is_called_by_its_option(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    code, said = headrace("run", program(), "--out", tmp_path / "out", "--checkpoint", tmp_path / "file")
+    assert code == 3
+    assert f"cannot write to {tmp_path / 'file'}" in said
+    assert "Give --checkpoint a directory" in said
+
+
+@pytest.mark.parametrize("by", ["file", "stdin"])
+def test_byte_order_mark_before_the_sql_is_passed_over(
+    headrace: Command, program: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    text = "\N{ZERO WIDTH NO-BREAK SPACE}" + program().read_text()
+    file = program()
+    file.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert headrace("explain", file if by == "file" else "-") == (0, "")
 
 
 def test_wrong_setting_in_the_environment(

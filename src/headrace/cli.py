@@ -275,9 +275,9 @@ def version(show: Annotated[bool, typer.Option("--version", help="print the vers
 
 def _read(file: Path) -> str:
     if str(file) == "-":
-        return sys.stdin.read()
+        return sys.stdin.read().removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SourceError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:

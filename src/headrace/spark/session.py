@@ -139,6 +139,7 @@ class Engine:
             sinks = _sinks(plan, Path(out), self._callbacks, self._settings.console_rows)
             for one in {sinks.out, *(path.parent for path in sinks.directories.values())}:
                 check_writable(one)
+            check_writable(self._checkpoint_directory(Path(out), checkpoint), "--checkpoint")
 
     def stream(
         self,
