@@ -170,6 +170,29 @@ def test_heavy_keys_are_written_down_before_a_tuple_is_sent_by_them(tmp_path: Pa
     assert keeper(tmp_path).known == kept.known
 
 
+def seen_of(rows: int, *keys: tuple[int, int]) -> str:
+    """What source tasks tell of the first dimension's first side."""
+    (group,) = plan().groups
+    dimension = joinplans.plan_joins(plan(), Settings(shards=4))[group.signature].grid.dimensions[0]
+    return json.dumps([[group.signature, dimension.attribute, dimension.sides[0], rows, [list(key) for key in keys]]])
+
+
+def test_keys_of_small_micro_batches_are_added_up(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, order_switch=None)
+    told_of = [kept.learn(told(batch, to_a=1, to_c=1, seen=seen_of(200, (7, 190)))) for batch in range(6)]
+    assert told_of == [False] * 5 + [True]
+    (grid,) = kept.known.values()
+    assert [(one.number, one.since_us) for one in grid.heavy] == [(7, 6 * 10**6 + 1)]
+    assert "a key of a with 95% of its tuples is split" in kept.switches[-1]
+
+
+def test_a_key_that_is_frequent_in_one_small_micro_batch_only_is_not_heavy(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, order_switch=None)
+    for batch in range(12):
+        keys = [(7, 190)] if batch % 6 == 5 else []
+        assert not kept.learn(told(batch, to_a=1, to_c=1, seen=seen_of(200, *keys)))
+
+
 @pytest.mark.parametrize(
     ("shards", "said"), [(2, []), (4, ["a key of a with 95% of its tuples is split over 3 cells"])]
 )

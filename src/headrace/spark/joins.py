@@ -31,7 +31,7 @@ from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins
 from headrace.plan.methods import choices_for, cost_for, repriced
 from headrace.plan.ordering import EXACT_SIDES, Choice
 from headrace.plan.sharing import Group, SharedPlan
-from headrace.plan.skew import heavy_keys
+from headrace.plan.skew import LEAST_ROWS, SeenBySide, added_up, heavy_keys
 from headrace.plan.switching import Switch, find_switch, is_better, main_change
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
@@ -75,6 +75,8 @@ class JoinKeeper:
     _then: dict[str, JoinFacts] = field(default_factory=dict)
     """What was measured when a group's orders last changed."""
     _searched: dict[str, Searched] = field(default_factory=dict)
+    _seen: dict[str, SeenBySide] = field(default_factory=dict)
+    """By group, the keys of sides that too few tuples were seen of to judge by them."""
     _upkeep: Upkeep = field(default_factory=lambda: ({}, {}))
     """Intervals of expiry and sizes of indexes as they were last handed out."""
 
@@ -85,6 +87,7 @@ class JoinKeeper:
         self._searched = {signature: one for signature, one in self._searched.items() if signature in self.joins}
         self._then = {signature: facts for signature, facts in self._then.items() if signature in self.joins}
         self._groups = {group.signature: group for group in plan.groups if group.is_join}
+        self._seen = {signature: seen for signature, seen in self._seen.items() if signature in self._groups}
         found = {signature: one.grid for signature, one in self.joins.items()}
         for signature, group in self._groups.items():
             grid = None if group.graph is not None else grid_of(group, self.settings.shards)
@@ -138,7 +141,9 @@ class JoinKeeper:
 
     def _split(self, facts: BatchFacts) -> Iterator[str]:
         """Splits keys that too many tuples have, from a time on that no tuple has reached; which."""
-        for signature, seen in facts.seen().items():
+        for signature, new in facts.seen().items():
+            seen = added_up(self._seen.get(signature, {}), new)
+            self._seen[signature] = {place: one for place, one in seen.items() if one.rows < LEAST_ROWS}
             grid, group = self.known.get(signature), self._groups.get(signature)
             if grid is None or group is None or group.adapts or facts.newest_us is None:
                 continue
