@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from headrace import __version__
 from headrace.cli import main
 from headrace.console.serving import bound_socket
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SourceError
 from headrace.spark import local, session
 
 GOOD = "SELECT a.value, b.value AS h FROM temperature a, humidity b WHERE a.location_id = b.location_id WINDOW 10 s"
@@ -113,6 +114,69 @@ def test_method_that_needs_another_setting(
     code, err = headrace(command, str(file), "--set", "join_method=lazy", *given)
     assert code == 2
     assert "SET reevaluate = '1 second'" in err
+
+
+def _goes_on_from(checkpoint: Path) -> None:
+    """As if a run had taken in a micro-batch."""
+    (checkpoint / "spark" / "offsets").mkdir(parents=True)
+    (checkpoint / "spark" / "offsets" / "0").touch()
+
+
+@pytest.mark.parametrize("place", ["default", "option", "setting"])
+def test_run_that_goes_on_takes_the_files_it_took_before(
+    program: Callable[..., Path], tmp_path: Path, place: str
+) -> None:
+    """A file that lacks a column is refused at the first start, and read as NULL if it came later."""
+    engine = session.Engine()
+    engine.sql(program(table=GOOD_TABLE.drop_columns(["value"])).read_text())
+    checkpoint = tmp_path / "out" / "_checkpoint" if place == "default" else tmp_path / "checkpoint"
+    if place == "setting":
+        engine.set("checkpoint", str(checkpoint))
+    given = checkpoint if place == "option" else None
+    with pytest.raises(SourceError, match="has no column value"):
+        engine.check(tmp_path / "out", given)
+    _goes_on_from(checkpoint)
+    engine.check(tmp_path / "out", given)
+
+
+def test_run_that_goes_on_needs_its_directories(program: Callable[..., Path], tmp_path: Path) -> None:
+    engine = session.Engine()
+    engine.sql(program().read_text())
+    _goes_on_from(tmp_path / "out" / "_checkpoint")
+    (tmp_path / "humidity").rmdir()
+    with pytest.raises(SourceError, match="there is no"):
+        engine.check(tmp_path / "out")
+
+
+@pytest.mark.parametrize("where", ["file", "file/below", "used"])
+def test_demo_refuses_its_directory_before_spark_starts(headrace: Command, tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "something").touch()
+    code, said = headrace("demo", "--out", tmp_path / where)
+    assert code == 3
+    assert ("is not empty" if where == "used" else "cannot write to") in said
+
+
+def test_checkpoint_that_cannot_be_written_is_called_by_its_option(
+    headrace: Command, program: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    code, said = headrace("run", program(), "--out", tmp_path / "out", "--checkpoint", tmp_path / "file")
+    assert code == 3
+    assert f"cannot write to {tmp_path / 'file'}" in said
+    assert "Give --checkpoint a directory" in said
+
+
+@pytest.mark.parametrize("by", ["file", "stdin"])
+def test_byte_order_mark_before_the_sql_is_passed_over(
+    headrace: Command, program: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    text = "\N{ZERO WIDTH NO-BREAK SPACE}" + program().read_text()
+    file = program()
+    file.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert headrace("explain", file if by == "file" else "-") == (0, "")
 
 
 def test_wrong_setting_in_the_environment(
@@ -231,7 +295,7 @@ def test_the_command_lines_settings_win_over_the_files(
 ) -> None:
     seen: list[tuple[int, int]] = []
 
-    def look(engine: session.Engine, _out: Path) -> None:
+    def look(engine: session.Engine, *_: object) -> None:
         seen.append((engine.settings.shards, engine.settings.trigger_us))
         raise HeadraceError("enough seen")
 

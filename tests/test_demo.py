@@ -12,7 +12,7 @@ from rich.console import Console
 
 from headrace import demo
 from headrace.demo import DEMO_SQL, QUERIES, run_demo, summary
-from headrace.errors import SinkError
+from headrace.errors import HeadraceError, SinkError
 from headrace.plan.queries import within_us
 from headrace.spark.generator import pace_of, spec_of
 from headrace.sql import read_script
@@ -130,6 +130,25 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="directory of its own"):
         run_demo(engine, tmp_path, console=quiet())
     assert engine.text == ""
+
+
+def test_a_demo_without_a_micro_batch_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(FakeRun):
+        def stats(self) -> RunStats:
+            return RunStats()
+
+    monkeypatch.setattr(demo, "START_S", 0.01)
+    engine = FakeEngine(Silent(10**9))
+    with pytest.raises(HeadraceError, match="no micro-batch ended") as told:
+        run_demo(engine, tmp_path, console=quiet())
+    assert told.value.exit_code == 1
+    assert engine.run.stopped == 1
+
+
+def test_an_interrupt_before_the_first_micro_batch_is_no_failure(tmp_path: Path) -> None:
+    engine, console = FakeEngine(FakeRun(100, interrupt_at=1)), quiet()
+    assert run_demo(engine, tmp_path, console=console) == ()
+    assert "nothing to sum up" in console.file.getvalue()
 
 
 def test_the_summary_counts_the_rate_from_the_historys_micro_batch_on(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def run(
     from headrace.console.watching import watched
 
     console = _console(log)
-    engine = _checked_engine(file, out, settings, console)
+    engine = _checked_engine(file, out, checkpoint, settings, console)
     with _log_at(log) as events:
         started = _started(engine, out, checkpoint, console, once=once, forget_changes=forget_changes)
         watched(started, console, events)
@@ -120,7 +120,7 @@ def serve(
     shown = token if token_file is None else _read(token_file).strip()
     check_token(host, shown)
     console = _console(log)
-    engine = _checked_engine(file, out, settings, console)
+    engine = _checked_engine(file, out, checkpoint, settings, console)
     with bound_socket(host, port) as taken, _log_at(log) as events:
         started = _started(engine, out, checkpoint, console, once=False, forget_changes=forget_changes)
         service = Service(started, events, allows_any_sink=allow_any_sink)
@@ -136,7 +136,9 @@ def _console(log: str | None) -> Console:
     return Console(stderr=log == "-")
 
 
-def _checked_engine(file: Path, out: Path, settings: list[str] | None, console: Console) -> Engine:
+def _checked_engine(
+    file: Path, out: Path, checkpoint: Path | None, settings: list[str] | None, console: Console
+) -> Engine:
     """The program, refused before Spark is started if it could not run."""
     from headrace.spark.session import Engine
 
@@ -147,7 +149,7 @@ def _checked_engine(file: Path, out: Path, settings: list[str] | None, console: 
     engine.sql(text)
     for name, value in _given(settings):
         engine.set(name, value)
-    engine.check(out)
+    engine.check(out, checkpoint)
     return engine
 
 
@@ -257,14 +259,16 @@ def demo(
     seconds: Annotated[float, typer.Option(help="how long it runs", min=1)] = 60,
 ) -> None:
     """Watch seven windows share one join: temperature and humidity sensors of a data centre."""
-    from headrace.demo import run_demo
+    from headrace.demo import check_own, run_demo
     from headrace.spark.session import Engine
 
+    directory = out or Path(mkdtemp(prefix="headrace-demo-"))
+    check_own(directory)
     console = Console()
     engine = Engine()
     with console.status("starting Spark"):
         engine.open_session()
-    run_demo(engine, out or Path(mkdtemp(prefix="headrace-demo-")), seconds, console)
+    run_demo(engine, directory, seconds, console)
 
 
 @app.callback(invoke_without_command=True)
@@ -276,9 +280,9 @@ def version(show: Annotated[bool, typer.Option("--version", help="print the vers
 
 def _read(file: Path) -> str:
     if str(file) == "-":
-        return sys.stdin.read()
+        return sys.stdin.read().removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SourceError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -34,13 +34,17 @@ DURATION_UNITS_US = {
 """Units of time in microseconds; a plural ``s`` and any case are accepted."""
 
 
+_MICRO = str.maketrans({"\N{MICRO SIGN}": "u", "\N{GREEK SMALL LETTER MU}": "u"})
+"""The sign for a millionth is on keyboards in two characters, and neither is on most."""
+
+
 def unit_us(word: str) -> int | None:
     """Microseconds in a unit of time, in any case, singular or plural; None if it is not one.
 
-    >>> unit_us("Mins"), unit_us("fortnight")
-    (60000000, None)
+    >>> unit_us("Mins"), unit_us("fortnight"), unit_us("\N{MICRO SIGN}s")
+    (60000000, None, 1)
     """
-    lower = word.lower()
+    lower = word.lower().translate(_MICRO)
     return DURATION_UNITS_US.get(lower) or DURATION_UNITS_US.get(lower.removesuffix("s"))
 
 
@@ -50,7 +54,7 @@ def parse_duration(text: str) -> int:
     >>> parse_duration("1.5 sec")
     1500000
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]+)\s*", text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([^\W\d_]+)\s*", text)
     unit = unit_us(match.group(2)) if match else None
     if match is None or unit is None:
         raise SettingError(f"{text!r} is not a duration: write a number and a unit, such as '2 seconds' or '500 ms'")

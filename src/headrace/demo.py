@@ -24,7 +24,8 @@ from rich.text import Text
 
 from headrace.console.live import LiveView, format_ms, format_rate
 from headrace.console.stopping import stop_asked
-from headrace.errors import SinkError
+from headrace.errors import HeadraceError, SinkError
+from headrace.spark.staging import check_writable
 from headrace.stats import QueryStats, RunStats
 
 SECONDS = 60.0
@@ -100,13 +101,18 @@ class DemoEngine(Protocol):
     def start(self, out: str) -> DemoRun: ...
 
 
+def check_own(out_dir: Path) -> None:
+    """Refuses a directory that cannot be written to or has something in it; makes it if it is not there."""
+    check_writable(out_dir)
+    if any(out_dir.iterdir()):
+        raise SinkError(f"{out_dir} is not empty: give the demo a directory of its own")
+
+
 def run_demo(
     engine: DemoEngine, out_dir: Path, seconds: float = SECONDS, console: Console | None = None
 ) -> tuple[RunStats, ...]:
     """Runs the program for so long with a live table, prints the summary, and gives a snapshot per micro-batch."""
-    if out_dir.exists() and any(out_dir.iterdir()):
-        raise SinkError(f"{out_dir} is not empty: give the demo a directory of its own")
-    out_dir.mkdir(parents=True, exist_ok=True)
+    check_own(out_dir)
     console = Console() if console is None else console
     engine.sql(DEMO_SQL)
     run = engine.start(out=str(out_dir))
@@ -134,6 +140,8 @@ def _watch(run: DemoRun, seconds: float, console: Console) -> tuple[RunStats, ..
                     end_s = time.monotonic() + seconds
                 if stats.batches and (not history or stats.batches != history[-1].batches):
                     history.append(stats)
+            if not history and not ended and not asked.is_set():
+                raise HeadraceError(f"no micro-batch ended in {START_S:.0f} seconds: is the machine busy? Try again")
         except KeyboardInterrupt:
             pass  # enough seen: what there is gets summed up
     return tuple(history)

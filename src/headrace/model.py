@@ -155,11 +155,20 @@ def format_duration(duration_us: int) -> str:
     return f"{count} {name}{'' if abs(count) == 1 else 's'}"
 
 
+INTERNAL = "__"
+"""What the names of columns begin with that tuples and results get beside their own; so no other column's may."""
+
+
+def is_internal(name: str) -> bool:
+    """Whether a column of that name could be taken for one of Headrace's own."""
+    return name.startswith(INTERNAL)
+
+
 Options = tuple[tuple[str, str], ...]
 """Settings of a connector as sorted (name, value) pairs: hashable, with a stable text."""
 
 
-PARTITION = "__partition"
+PARTITION = f"{INTERNAL}partition"
 """The column in which a connector itself says which of a stream's partitions a row is from; no query sees it."""
 
 
@@ -181,6 +190,12 @@ class Stream:
     """How many of them there are; None: as many as were heard of."""
 
     def __post_init__(self) -> None:
+        internal = next((name for name in self.schema.names if is_internal(name)), None)
+        if internal is not None:
+            raise PlanError(
+                f"column {internal} of stream {self.name} begins with {INTERNAL}, as columns of Headrace's own do: "
+                "give it another name"
+            )
         column = self.schema.find(self.time)
         if column is None or column.name != self.time:
             raise PlanError(f"stream {self.name} has no column {self.time} to be its event time")

@@ -127,6 +127,37 @@ def test_bad_file_that_arrives_while_running_is_named(headrace: Told, place: Pla
     place.assert_answered()
 
 
+def test_csv_file_whose_header_is_in_another_order_stops_the_run(headrace: Told, tmp_path: Path) -> None:
+    """Columns are taken by position: nothing is swapped in silence, and without the file the next run goes on."""
+    feed = Feed(tmp_path / "csv", "csv").add_all(cut(readings(3, 40, 20), 2))
+    text = declare("readings", feed) + "CREATE QUERY everything AS SELECT * FROM readings;"
+    program, out = tmp_path / "program.sql", tmp_path / "out"
+    program.write_text(text)
+    arguments = ("run", program, "--out", out, "--once")
+    assert headrace(*arguments)[0] == 0
+    bad = feed.add_text("value,location_id,ts\n2,1,2026-02-02T00:00:00.000000Z\n")
+    code, _, said = headrace(*arguments)
+    assert code == 3, said
+    assert f"{bad.name} does not have the declared columns in order" in said
+    assert len(said.strip().splitlines()) == 1
+    bad.unlink()
+    code, _, said = headrace(*arguments)
+    assert code == 0, said
+    assert_answers(out, answers(text, {"readings": feed.rows}))
+
+
+def test_restart_takes_a_file_that_the_run_took(headrace: Told, place: Place) -> None:
+    """A later Parquet file that lacks a column is read as NULL, and is no reason to refuse the next run."""
+    place.feed(slice(0, 2))
+    arguments = ("run", place.program, "--out", place.out, "--once")
+    assert headrace(*arguments)[0] == 0
+    times = pa.array([0], pa.timestamp("us", tz="UTC"))
+    place.a.place(f"{place.a.files:04d}.parquet", lambda path: pq.write_table(pa.table({"ts": times}), path))
+    for _ in range(2):
+        code, _, said = headrace(*arguments)
+        assert code == 0, said
+
+
 def _write_text(path: Path) -> None:
     path.write_text("no Parquet")
 

@@ -37,6 +37,15 @@ PLAN = " SQLSTATE: 39000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: h
             "column [id]. Correct the file or move it away, then start again: nothing is lost",
         ),
         (
+            "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: "
+            "org.apache.spark.SparkIllegalArgumentException: CSV header does not conform to the schema.\n"
+            " Header: value, id\n Schema: id, value\nExpected: id but found: value\nCSV file: file:///a/3.csv\n"
+            "\tat org.apache.spark.sql.catalyst.csv.CSVHeaderChecker\n",
+            SourceError,
+            "the header of file:///a/3.csv does not have the declared columns in order. Correct the file or move it "
+            "away, then start again: nothing is lost",
+        ),
+        (
             f"An exception was thrown from the Python worker:\n{TRACEBACK}headrace.errors.StateError: the checkpoint's "
             "state has version 2\n",
             StateError,
@@ -48,7 +57,7 @@ PLAN = " SQLSTATE: 39000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: h
             "the streaming query failed: OutOfMemoryError: Java heap",
         ),
     ],
-    ids=["callback", "file", "ours", "other"],
+    ids=["callback", "file", "header", "ours", "other"],
 )
 def test_failure_is_told_by_its_cause(tmp_path: Path, story: str, kind: type[HeadraceError], told: str) -> None:
     error = explained_failure(Exception(f"{FAILED}{story}{PLAN}"), tmp_path)

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from headrace.config import Settings
+from headrace.plan import joinplans
 from headrace.plan.explain import explain
+from headrace.plan.methods import choices_for
 from headrace.plan.sharing import SharedPlan, share
+from headrace.spark import joins
 from headrace.spark.joins import JoinKeeper, read_grids
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
@@ -99,6 +102,62 @@ def test_small_differences_and_a_threshold_of_none_change_nothing(tmp_path: Path
     assert not fixed.learn(told(0, to_a=5000, to_c=1))
 
 
+class Searches:
+    """Counts searches over orders; each takes a second of its own clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        self.made = 0
+        monkeypatch.setattr(joins, "choices_for", self._search)
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def _search(self, *given: Any) -> Any:
+        self.made += 1
+        self.now_s += 1.0
+        return choices_for(*given)
+
+
+def test_orders_are_searched_again_when_a_fact_has_moved_since_the_last_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, searches = keeper(tmp_path), Searches(monkeypatch)
+    made = []
+    for batch, to_a in enumerate((1000, 1000, 1020, 1040, 1060, 1080, 5)):
+        kept.learn(told(batch, to_a=to_a, to_c=1000))
+        made.append(searches.made)
+    assert made == [1, 1, 1, 1, 2, 2, 3]
+
+
+def test_orders_that_were_not_searched_again_are_shown_at_what_they_cost_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, searches = keeper(tmp_path), Searches(monkeypatch)
+    kept.learn(told(0, to_a=1000, to_c=3000))
+    kept.learn(told(1, to_a=1040, to_c=3000))
+    assert searches.made == 1
+    (join,) = kept.joins.values()
+    assert join.choices == choices_for("hybrid", join.facts)
+
+
+def test_searches_for_many_streams_have_a_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joins, "EXACT_SIDES", 2)  # as if three were many
+    kept, searches = keeper(tmp_path), Searches(monkeypatch)
+    kept.clock = searches.clock
+    for batch in range(100):  # each so different that it would be a reason to search
+        kept.learn(told(batch, to_a=10 if batch % 2 else 40_000, to_c=1000))
+        searches.now_s += 1.0
+    assert searches.made == 5
+
+
+def test_plans_that_are_known_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = keeper(tmp_path)
+    monkeypatch.setattr(joinplans, "plan_join", lambda *_: pytest.fail("planned again"))
+    kept.adopt(plan())
+    assert "new b: " in explain(plan(), kept.settings, joins=kept.joins, grids=kept.known)
+
+
 def test_heavy_keys_are_written_down_before_a_tuple_is_sent_by_them(tmp_path: Path) -> None:
     kept = keeper(tmp_path)
     (group,) = plan().groups
@@ -109,6 +168,29 @@ def test_heavy_keys_are_written_down_before_a_tuple_is_sent_by_them(tmp_path: Pa
     assert (heavy.number, heavy.since_us) == (7, 10**6 + 1)
     assert f"95% of its tuples is split over {dimension.share} cells" in kept.switches[-1]
     assert keeper(tmp_path).known == kept.known
+
+
+def seen_of(rows: int, *keys: tuple[int, int]) -> str:
+    """What source tasks tell of the first dimension's first side."""
+    (group,) = plan().groups
+    dimension = joinplans.plan_joins(plan(), Settings(shards=4))[group.signature].grid.dimensions[0]
+    return json.dumps([[group.signature, dimension.attribute, dimension.sides[0], rows, [list(key) for key in keys]]])
+
+
+def test_keys_of_small_micro_batches_are_added_up(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, order_switch=None)
+    told_of = [kept.learn(told(batch, to_a=1, to_c=1, seen=seen_of(200, (7, 190)))) for batch in range(6)]
+    assert told_of == [False] * 5 + [True]
+    (grid,) = kept.known.values()
+    assert [(one.number, one.since_us) for one in grid.heavy] == [(7, 6 * 10**6 + 1)]
+    assert "a key of a with 95% of its tuples is split" in kept.switches[-1]
+
+
+def test_a_key_that_is_frequent_in_one_small_micro_batch_only_is_not_heavy(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, order_switch=None)
+    for batch in range(12):
+        keys = [(7, 190)] if batch % 6 == 5 else []
+        assert not kept.learn(told(batch, to_a=1, to_c=1, seen=seen_of(200, *keys)))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Overload:
     rate: int = 1500
     keys: int = 300
     window_s: int = 4
-    freshness_s: int = 6
+    freshness_s: int = 8
     budget_ms: int = 150
     trigger_s: float = 1.0
     shards: int = 2

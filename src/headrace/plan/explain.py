@@ -41,7 +41,7 @@ def explain(
     groups whose probes may be left out run; by default as planned before the first tuple."""
     wanted = set(plan.queries if queries is None else queries)
     groups = [group for group in plan.groups if wanted & set(_queries(group))]
-    planned = plan_joins(plan, settings) | dict(joins or {})
+    planned = plan_joins(plan, settings, grids, joins)
     grown = plan_trees(plan, settings, planned) | dict(trees or {})
     blocks = [
         "\n".join(

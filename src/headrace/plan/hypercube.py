@@ -11,8 +11,8 @@ common attribute, a grid in which each pair meets in exactly one cell. Keys that
 a whole dimension (``skew``).
 
 Owns: :class:`Grid`, ``choose_grid``, ``grid_of``. Shares are chosen so that a cell holds as little as possible, then so
-that little is copied; the search looks at every way to share out the shards over a few dimensions. Invariants: shares
-multiply to at most the shards; a key is heavy once.
+that little is copied, over a few dimensions (``shares``). Invariants: shares multiply to at most the shards; a key is
+heavy once.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 from headrace.errors import PlanError
 from headrace.plan.joingraph import JoinGraph
 from headrace.plan.planes import plane_for
+from headrace.plan.shares import best_shares
 from headrace.plan.sharing import Group
 from headrace.plan.skew import HeavyKey
 
@@ -114,27 +115,9 @@ def choose_grid(graph: JoinGraph, held_rows: Sequence[float], shards: int) -> Gr
     largest = sorted(graph.sides, key=lambda side: (-held_rows[side], side))
     dealt = [Dimension((side,), None, 1) for side in sorted(largest[:MOST_DEALT])]
     dimensions = [*attributes[:MOST_ATTRIBUTES], *dealt]
-    best = min(_shares(len(dimensions), shards), key=lambda shares: _cost(_grid(dimensions, shares), held_rows))
-    return _grid(dimensions, best)
+    return _grid(dimensions, best_shares([one.sides for one in dimensions], held_rows, shards))
 
 
 def _grid(dimensions: Sequence[Dimension], shares: Sequence[int]) -> Grid:
     pairs = zip(dimensions, shares, strict=True)
     return Grid(tuple(Dimension(one.sides, one.attribute, share) for one, share in pairs if share > 1))
-
-
-def _cost(grid: Grid, held_rows: Sequence[float]) -> tuple[float, float, int]:
-    """What a cell holds, what is copied in all, and how many dimensions it takes."""
-    in_cell = sum(rows * grid.part(side) for side, rows in enumerate(held_rows))
-    copied = sum(rows * grid.copies(side) for side, rows in enumerate(held_rows))
-    return round(in_cell, 6), copied, len(grid.dimensions)
-
-
-def _shares(dimensions: int, shards: int) -> Iterator[tuple[int, ...]]:
-    """All ways to give each dimension a share, together at most the shards."""
-    if dimensions == 0:
-        yield ()
-        return
-    for first in range(1, shards + 1):
-        for rest in _shares(dimensions - 1, shards // first):
-            yield (first, *rest)

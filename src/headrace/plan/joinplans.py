@@ -34,10 +34,17 @@ class JoinPlan:
     grid: Grid
 
 
-def plan_joins(plan: SharedPlan, settings: Settings, grids: Mapping[str, Grid] | None = None) -> dict[str, JoinPlan]:
-    """By signature, the multi-way joins of a plan as far as they can be planned before the first tuple."""
+def plan_joins(
+    plan: SharedPlan,
+    settings: Settings,
+    grids: Mapping[str, Grid] | None = None,
+    joins: Mapping[str, JoinPlan] | None = None,
+) -> dict[str, JoinPlan]:
+    """By signature, the multi-way joins of a plan: as they are planned already (``joins``), or as far as they can be
+    before the first tuple."""
     return {
-        group.signature: plan_join(group, plan.catalog, settings, (grids or {}).get(group.signature))
+        group.signature: (joins or {}).get(group.signature)
+        or plan_join(group, plan.catalog, settings, (grids or {}).get(group.signature))
         for group in plan.groups
         if group.graph is not None
     }

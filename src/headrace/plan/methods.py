@@ -35,8 +35,17 @@ def choices_for(method: str, facts: JoinFacts, tau_s: float = 0.0) -> tuple[Choi
     if method == "naive":
         return _naive(known, tau_s)
     if method == "general":
-        return tuple(_general(known, origin, tau_s) for origin in facts.sides)
+        return tuple(_general(known, one, tau_s) for one in choose(known))
     return choose(known)
+
+
+def repriced(method: str, facts: JoinFacts, choice: Choice, tau_s: float = 0.0) -> Choice:
+    """A choice that was made by other facts, at what its orders cost by these."""
+    known = _as_seen_by(method, facts, tau_s)
+    cost = _order_cost(known, choice.origin, choice.order, tau_s)
+    if choice.runner_up is None:
+        return replace(choice, cost=cost)
+    return replace(choice, cost=cost, runner_up_cost=_order_cost(known, choice.origin, choice.runner_up, tau_s))
 
 
 def cost_for(method: str, facts: JoinFacts, origin: int, order: Order, tau_s: float = 0.0) -> float:
@@ -77,10 +86,11 @@ def _with_new(facts: JoinFacts, origin: int, tau_s: float) -> JoinFacts:
     return replace(facts, sizes=sizes, matches=matches)
 
 
-def _general(facts: JoinFacts, origin: int, tau_s: float) -> Choice:
-    """The cheapest of the best orders that begin with each of the sides."""
+def _general(facts: JoinFacts, first: Choice, tau_s: float) -> Choice:
+    """The cheapest of the best orders that begin with each of the sides; ``first``: the best with new tuples first."""
+    origin = first.origin
     orders = [choice.order for choice in choose(_with_new(facts, origin, tau_s))]
-    orders.append(choose(facts)[origin].order)
+    orders.append(first.order)
     ranked = sorted((_order_cost(facts, origin, order, tau_s), order) for order in dict.fromkeys(orders))
     cost, order = ranked[0]
     runner_up_cost, runner_up = ranked[1] if len(ranked) > 1 else (inf, None)

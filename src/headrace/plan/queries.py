@@ -11,7 +11,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.errors import PlanError
-from headrace.model import BOOLEAN, NULL, TIMESTAMP, Column, Options, QueryId, Schema, StreamId, format_duration
+from headrace.model import (
+    BOOLEAN,
+    INTERNAL,
+    NULL,
+    TIMESTAMP,
+    Column,
+    Options,
+    QueryId,
+    Schema,
+    StreamId,
+    format_duration,
+    is_internal,
+)
 from headrace.plan.aggregates import EVALUATED, Grouping
 from headrace.plan.expressions import Expression
 
@@ -94,6 +106,9 @@ class Query:
             raise PlanError(f"query {self.name} reads no stream")
         if not self.outputs:
             raise PlanError(f"query {self.name} has no output columns")
+        internal = next((output.name for output in self.outputs if is_internal(output.name)), None)
+        if internal is not None:
+            raise PlanError(f"an output of query {self.name} is called {internal}: names may not begin with {INTERNAL}")
         if self.windows and len(self.windows) != len(self.sources):
             raise PlanError(f"query {self.name} has {len(self.windows)} windows for {len(self.sources)} streams")
         if len(self.sources) > 1 and not self.windows:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST_HEAVY = 64
 """Heavy keys a group may have."""
 LEAST_ROWS = 1024
-"""Tuples of a side in a micro-batch from which on its keys' shares are taken to mean something."""
+"""Tuples of a side, of one micro-batch or several, from which on its keys' shares are taken to mean something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,12 @@ def seen_together(
             mine = found.setdefault(signature, {})
             mine[attribute, side] = mine.get((attribute, side), SeenKeys()).plus(seen)
     return found
+
+
+def added_up(before: SeenBySide, new: SeenBySide) -> dict[tuple[int, int], SeenKeys]:
+    """What was seen of a group's keys before and now."""
+    places = dict.fromkeys((*before, *new))
+    return {place: before.get(place, SeenKeys()).plus(new.get(place, SeenKeys())) for place in places}
 
 
 def seen_to_json(report: Mapping[tuple[str, int, int], SeenKeys]) -> bytes:

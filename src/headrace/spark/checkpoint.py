@@ -105,6 +105,11 @@ def _locked(file: Path) -> int | None:
     return held
 
 
+def has_begun(directory: Path) -> bool:
+    """Whether a run on this checkpoint got as far as its first micro-batch."""
+    return Checkpoint(directory, "", ()).next_batch() > 0
+
+
 def running_requests(directory: Path) -> Path:
     """Where the run on this checkpoint takes requests; refused when there is none."""
     file = directory / _FILE
@@ -119,7 +124,7 @@ def running_requests(directory: Path) -> Path:
 def open_checkpoint(directory: Path, streams: Sequence[Stream], labels: tuple[int, ...]) -> Checkpoint:
     """Creates the checkpoint, or checks that it belongs to this program and was made with these shards and streams."""
     file = directory / _FILE
-    check_writable(directory)
+    check_writable(directory, "--checkpoint")
     if not file.exists():
         if any(not entry.name.startswith(".") for entry in directory.iterdir()):
             raise StateError(

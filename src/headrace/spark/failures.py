@@ -14,6 +14,9 @@ _CODE = r"\[([A-Z0-9]+(?:[_.][A-Z0-9]+)+)\] "
 _CONDITION = re.compile(rf"{_CODE}(.*?)(?= SQLSTATE|{_CODE}|$)", re.MULTILINE)
 _PREAMBLE = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
 _ERRORS: dict[str, type[HeadraceError]] = {one.__name__: one for one in (StateError, SourceError)}
+_HEADER = re.compile(r"\bCSV header\b.*?\bCSV file: (\S+)", re.DOTALL)
+"""What Spark says of a CSV file whose first line does not have the declared columns, over a few lines."""
+_CORRECT = "Correct the file or move it away, then start again: nothing is lost"
 _SOURCE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND", "PARQUET_COLUMN_DATA_TYPE_MISMATCH")
 
 
@@ -38,9 +41,12 @@ def explained_failure(error: Exception, directory: Path) -> HeadraceError:
         return _ERRORS.get(name, InvariantError)(message + where)
     story = _PREAMBLE.sub("", text.partition("=== Streaming Query ===")[0])
     conditions = [(one.group(1), one.group(2).strip()) for one in _CONDITION.finditer(story)]
+    header = _HEADER.search(story)
+    if header is not None:
+        return SourceError(f"the header of {header[1]} does not have the declared columns in order. {_CORRECT}{where}")
     for code, message in conditions:
         if code.startswith(_SOURCE_CONDITIONS):
-            return SourceError(f"{message} Correct the file or move it away, then start again: nothing is lost{where}")
+            return SourceError(f"{message} {_CORRECT}{where}")
     raised = _RAISED.findall(story)
     cause = raised[-1] if raised else conditions[-1][1] if conditions else story.strip().splitlines()[0]
     return HeadraceError(f"the streaming query failed: {cause}{where}")

@@ -6,15 +6,17 @@
 
 Owns: :class:`JoinKeeper`. A group's grid is chosen when the group comes and written down in the checkpoint, because it
 decides where tuples are held (keys that became heavy likewise, before a tuple is sent by it); orders may change between
-any two micro-batches. Cost: a search over orders a micro-batch, for joins of three or more streams.
+any two micro-batches. Cost: for joins of three or more streams, a search over orders when a fact has moved since the
+last one; it takes seconds for more than a dozen streams, so there it has a share of the time at most.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
@@ -26,10 +28,11 @@ from headrace.plan.explain_joins import heavy_text, side_names
 from headrace.plan.facts import Measured, measured_facts
 from headrace.plan.hypercube import Grid, grid_of
 from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins
-from headrace.plan.methods import choices_for, cost_for
+from headrace.plan.methods import choices_for, cost_for, repriced
+from headrace.plan.ordering import EXACT_SIDES, Choice
 from headrace.plan.sharing import Group, SharedPlan
-from headrace.plan.skew import heavy_keys
-from headrace.plan.switching import Switch, find_switch, is_better
+from headrace.plan.skew import LEAST_ROWS, SeenBySide, added_up, heavy_keys
+from headrace.plan.switching import Switch, find_switch, is_better, main_change
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
 from headrace.stats import OrderStats
@@ -41,7 +44,18 @@ NOTABLE_UPKEEP = 1.5
 """By how much an interval or an index must differ to be changed."""
 Upkeep: TypeAlias = tuple[dict[str, int], dict[str, tuple[int, ...]]]
 
+SEARCHING = 0.05
+"""The share of the time that may go into searches over the orders of a join of many streams."""
+
 log = logging.getLogger("headrace.joins")
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The facts that orders were last searched by, and when they may be again."""
+
+    facts: JoinFacts
+    again_s: float
 
 
 @dataclass(slots=True)
@@ -50,6 +64,7 @@ class JoinKeeper:
 
     settings: Settings
     grids: Path
+    clock: Callable[[], float] = time.monotonic
     joins: dict[str, JoinPlan] = field(default_factory=dict)
     switches: list[str] = field(default_factory=list)
     """What was changed while running, and why."""
@@ -59,16 +74,20 @@ class JoinKeeper:
     _heard: deque[dict[str, tuple[int, int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
     _then: dict[str, JoinFacts] = field(default_factory=dict)
     """What was measured when a group's orders last changed."""
+    _searched: dict[str, Searched] = field(default_factory=dict)
+    _seen: dict[str, SeenBySide] = field(default_factory=dict)
+    """By group, the keys of sides that too few tuples were seen of to judge by them."""
     _upkeep: Upkeep = field(default_factory=lambda: ({}, {}))
     """Intervals of expiry and sizes of indexes as they were last handed out."""
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: joins that were there stay as they are."""
         self.known = self.known or read_grids(self.grids)
-        planned = plan_joins(plan, self.settings, self.known)
-        self.joins = {signature: self.joins.get(signature, one) for signature, one in planned.items()}
+        self.joins = plan_joins(plan, self.settings, self.known, self.joins)
+        self._searched = {signature: one for signature, one in self._searched.items() if signature in self.joins}
         self._then = {signature: facts for signature, facts in self._then.items() if signature in self.joins}
         self._groups = {group.signature: group for group in plan.groups if group.is_join}
+        self._seen = {signature: seen for signature, seen in self._seen.items() if signature in self._groups}
         found = {signature: one.grid for signature, one in self.joins.items()}
         for signature, group in self._groups.items():
             grid = None if group.graph is not None else grid_of(group, self.settings.shards)
@@ -122,7 +141,9 @@ class JoinKeeper:
 
     def _split(self, facts: BatchFacts) -> Iterator[str]:
         """Splits keys that too many tuples have, from a time on that no tuple has reached; which."""
-        for signature, seen in facts.seen().items():
+        for signature, new in facts.seen().items():
+            seen = added_up(self._seen.get(signature, {}), new)
+            self._seen[signature] = {place: one for place, one in seen.items() if one.rows < LEAST_ROWS}
             grid, group = self.known.get(signature), self._groups.get(signature)
             if grid is None or group is None or group.adapts or facts.newest_us is None:
                 continue
@@ -152,7 +173,7 @@ class JoinKeeper:
         if rates is None or not any(sum(one.held_rows) for one in shards):
             return []
         now, method, tau_s = measured_facts(group, rates, shards), self.settings.join_method, self._tau_s
-        choices = choices_for(method, now, tau_s)
+        choices = self._choices(group, now)
         costs = [cost_for(method, now, origin, order, tau_s) for origin, order in enumerate(join.orders)]
         if method == "naive":  # one order for all: it is left as a whole
             is_worth_it = is_better(sum(costs), sum(choice.cost for choice in choices), threshold)
@@ -169,6 +190,23 @@ class JoinKeeper:
         orders = tuple(old if one is None else one.after for old, one in zip(join.orders, found, strict=True))
         self.joins[group.signature] = replace(join, facts=now, orders=orders, choices=choices)
         return switches
+
+    def _choices(self, group: Group, now: JoinFacts) -> tuple[Choice, ...]:
+        """The best orders by what is known now. They are searched for if a fact has moved notably since that was last
+        done; those found then cost something else now."""
+        method, signature, begun_s = self.settings.join_method, group.signature, self.clock()
+        last = self._searched.get(signature)
+        if group.adapts or (last is not None and not self._is_due(last, now, side_names(group), begun_s)):
+            return tuple(repriced(method, now, one, self._tau_s) for one in self.joins[signature].choices)
+        found = choices_for(method, now, self._tau_s)
+        ended_s = self.clock()
+        rest_s = (ended_s - begun_s) / SEARCHING if len(group.sides) > EXACT_SIDES else 0.0
+        self._searched[signature] = Searched(now, ended_s + rest_s)
+        return found
+
+    @staticmethod
+    def _is_due(last: Searched, now: JoinFacts, names: list[str], now_s: float) -> bool:
+        return now_s >= last.again_s and main_change(last.facts, now, names) is not None
 
     @property
     def _tau_s(self) -> float:

@@ -27,7 +27,7 @@ def packer(
     work: bytes, orders: Orders, stream: Stream, labels: tuple[int, ...]
 ) -> Callable[[Rows], Iterator[pa.RecordBatch]]:
     """The function that packs one stream's rows, for the run's first plan (pickled) or one that came later. A task ends
-    with a tally of the keys that many of its rows had."""
+    with a tally of its rows and the keys that many of them had."""
 
     def pack(batches: Rows) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -40,7 +40,7 @@ def packer(
             spent_us = (time.perf_counter_ns() - began_ns) // 1000
             timed = [replace(one, spent_us=spent_us) if one.kind is Kind.TALLY else one for one in envelopes]
             yield to_arrow(timed, labels)
-        if any(seen.keys for seen in packing.heavy_seen.values()):
+        if any(seen.rows for seen in packing.heavy_seen.values()):  # also without such keys: rows make their share
             told = seen_to_json(packing.heavy_seen)
             yield to_arrow([Envelope(0, Kind.TALLY, stream.name, payload=told)], labels)
 

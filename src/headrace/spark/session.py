@@ -43,7 +43,7 @@ from headrace.spark import local
 from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.cache import SegmentCache, cache_root
 from headrace.spark.changes import Changes
-from headrace.spark.checkpoint import Checkpoint, open_checkpoint
+from headrace.spark.checkpoint import Checkpoint, has_begun, open_checkpoint
 from headrace.spark.formats import ENDLESS
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
@@ -60,7 +60,7 @@ from headrace.spark.pipeline import Callback, Router, Sinks, pipeline, sinks_by_
 from headrace.spark.progress import Progress
 from headrace.spark.query_set import replayed
 from headrace.spark.run import Run
-from headrace.spark.sources import check_files, source_frame
+from headrace.spark.sources import check_files, check_path, source_frame
 from headrace.spark.staging import BATCH_COLUMN, STAGING, check_writable, claim
 from headrace.spark.step import HostOptions
 from headrace.spark.warmup import WORKER_CONF, warm_up
@@ -122,13 +122,17 @@ class Engine:
         """Changes a setting, as SET does."""
         self._settings = self._settings.with_text(name, value)
 
-    def check(self, out: str | Path | None) -> None:
-        """Refuses what could not run, before Spark is started: no query, unreadable sources, unwritable outputs."""
+    def check(self, out: str | Path | None, checkpoint: str | Path | None = None) -> None:
+        """Refuses what could not run, before Spark is started: no query, unreadable sources, unwritable outputs. Where
+        a run goes on, files are taken as they are while it runs."""
         if not self._queries:
             raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT ...")
         _check_settings(self._settings)
+        goes_on = out is not None and has_begun(self._checkpoint_directory(Path(out), checkpoint))
         for stream in self._catalog.streams:
-            check_files(stream)
+            check_path(stream)
+            if not goes_on:
+                check_files(stream)
         plan = self.plan()
         check_method(plan, self._settings)
         check_trees(plan, self._settings)
@@ -136,6 +140,7 @@ class Engine:
             sinks = _sinks(plan, Path(out), self._callbacks, self._settings.console_rows)
             for one in {sinks.out, *(path.parent for path in sinks.directories.values())}:
                 check_writable(one)
+            check_writable(self._checkpoint_directory(Path(out), checkpoint), "--checkpoint")
 
     def stream(
         self,
@@ -204,9 +209,9 @@ class Engine:
             _check_ends(self._catalog)
         settings = self._settings
         directory = _output_directory(out, self.plan(), self._callbacks)
-        self.check(directory)
-        where = checkpoint or settings.checkpoint or directory / "_checkpoint"
-        opened = open_checkpoint(Path(where), self._catalog.streams, shard_labels(settings.shards))
+        self.check(directory, checkpoint)
+        where = self._checkpoint_directory(directory, checkpoint)
+        opened = open_checkpoint(where, self._catalog.streams, shard_labels(settings.shards))
         with ExitStack() as leaving:  # nothing but results and the checkpoint stays behind, also if it cannot start
             leaving.callback(os.close, opened.hold())
             leaving.callback(self._cache(opened).clear)
@@ -253,6 +258,9 @@ class Engine:
             query = begin()
             live = LiveQueries(self, opened, directory, changes, *keepers)
             return Run(query, live, metrics, opened, leaving.pop_all().close, once=once, progress=progress, again=begin)
+
+    def _checkpoint_directory(self, out: Path, given: str | Path | None) -> Path:
+        return Path(given or self._settings.checkpoint or out / "_checkpoint")
 
     def _cache(self, checkpoint: Checkpoint) -> SegmentCache:
         return SegmentCache(cache_root(self._settings.cache_dir), checkpoint.id, self._settings.cache_bytes)

@@ -53,7 +53,8 @@ def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> Data
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
         reader = reader.option("timeZone", "UTC")
     if file_format == "csv":
-        reader = reader.option("header", str(options["header"]).lower())
+        # Columns are taken by position, so each header must have them in order: Spark checks it if told so.
+        reader = reader.option("header", str(options["header"]).lower()).option("enforceSchema", "false")
     try:
         frame = reader.schema(schema).load(path)
     except AnalysisException as error:
@@ -70,23 +71,34 @@ def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
-def check_files(stream: Stream) -> None:
-    """Refuses, before anything runs, a directory that is not there or Parquet files that lack a declared column."""
-    if stream.option("connector") != "files":
-        return
-    path = str(stream.option("path"))
-    if "://" in path or any(mark in path for mark in "*?[{"):
-        return  # another file system, or a pattern: Spark itself will say
-    directory = Path(path)
-    if not directory.exists():
+def check_path(stream: Stream) -> None:
+    """Refuses a directory that is not there."""
+    path = _visible_path(stream)
+    if path is not None and not path.exists():
         raise SourceError(f"stream {stream.name}: there is no {path}. Create the directory, or correct path = '{path}'")
+
+
+def check_files(stream: Stream) -> None:
+    """Refuses, before the first run, files that are not as declared. Later ones, also those that come between two runs,
+    are checked by Spark as it reads them."""
+    path = _visible_path(stream)
+    if path is None:
+        return
     options = SOURCES["files"].values(stream.options)
-    files = sorted(filter(_is_input, directory.iterdir())) if directory.is_dir() else [directory]
+    files = sorted(filter(_is_input, path.iterdir())) if path.is_dir() else [path]
     for file in files[:_CHECKED_FILES]:
         if options["format"] == "parquet":
             _check_parquet(stream, file)
         elif options["format"] == "csv" and options["header"]:
             _check_header(stream, file)
+
+
+def _visible_path(stream: Stream) -> Path | None:
+    """Where a stream's files are; None if it has none, or they are in another file system or found by a pattern: there
+    Spark itself will say."""
+    path = str(stream.option("path"))
+    is_elsewhere = "://" in path or any(mark in path for mark in "*?[{")
+    return None if stream.option("connector") != "files" or is_elsewhere else Path(path)
 
 
 def _is_input(path: Path) -> bool:
@@ -115,15 +127,13 @@ def _check_parquet(stream: Stream, file: Path) -> None:
 
 
 def _check_header(stream: Stream, file: Path) -> None:
-    """Spark takes CSV columns by position: a header in another order would swap them silently."""
+    """The header must be the declared columns in order, case aside: as Spark checks it in later files."""
     try:
-        with file.open(newline="", encoding="utf-8") as lines:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
             header = next(csv.reader(lines), None)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"stream {stream.name}: {file} is not a CSV file ({first_line(error)})") from None
-    if header is not None and [name.strip().lower() for name in header] != [
-        name.lower() for name in stream.schema.names
-    ]:
+    if header is not None and [name.lower() for name in header] != [name.lower() for name in stream.schema.names]:
         raise SourceError(
             f"stream {stream.name}: {file} has the columns {', '.join(header)}, declared are "
             f"{', '.join(stream.schema.names)}. Declare them in the file's order, or move the file away"

@@ -213,8 +213,8 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def check_writable(directory: Path) -> None:
-    """Refuses a directory that results could not be written to."""
+def check_writable(directory: Path, option: str = "--out") -> None:
+    """Refuses a directory that could not be written to; ``option`` is what names it."""
     probe = directory / f".probe-{uuid.uuid4().hex[:8]}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -222,5 +222,5 @@ def check_writable(directory: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise SinkError(
-            f"cannot write to {directory}: {error.strerror}. Give --out a directory that you may write to"
+            f"cannot write to {directory}: {error.strerror}. Give {option} a directory that you may write to"
         ) from None

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import PlanError, SettingError
-from headrace.model import PARTITION, STRING, TIMESTAMP, Column, Options, Schema, Stream, StreamId
+from headrace.model import (
+    INTERNAL,
+    PARTITION,
+    STRING,
+    TIMESTAMP,
+    Column,
+    Options,
+    Schema,
+    Stream,
+    StreamId,
+    is_internal,
+)
 from headrace.plan.connectors import PASSED, SINKS, SOURCES, Connector, Reach
 from headrace.sql.literals import checked_duration_us
 from headrace.sql.reader import OptionPair, Word
@@ -62,6 +73,12 @@ def _schema(source: SqlText, statement: CreateStream) -> Schema:
         if column.name.text.lower() in seen:
             raise source.error(
                 f"two columns are called {column.name.text}", column.name.span, "give one of them another name"
+            )
+        if is_internal(column.name.text):
+            raise source.error(
+                f"the name of column {column.name.text} begins with {INTERNAL}, as names of Headrace's own columns do",
+                column.name.span,
+                "give it another name",
             )
         seen.add(column.name.text.lower())
     return Schema(tuple(Column(column.name.text, column.type) for column in statement.columns))

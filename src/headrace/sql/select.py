@@ -14,7 +14,11 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from headrace.errors import PlanError
+<<<<<<< HEAD
 from headrace.model import BOOLEAN, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream, StreamId
+=======
+from headrace.model import BOOLEAN, INTERNAL, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream, is_internal
+>>>>>>> sql
 from headrace.plan.aggregates import EVALUATED
 from headrace.plan.approaches import why_join_in_order
 from headrace.plan.expressions import ColumnRef, Expression, Literal, conjuncts
@@ -223,6 +227,13 @@ class _SelectBinder:
                 if output.name.lower() in taken:
                     raise self.source.error(
                         f"two output columns are called {output.name}", span, f"write AS {output.name}_2, say, after it"
+                    )
+                if is_internal(output.name):
+                    raise self.source.error(
+                        f"the name of output column {output.name} begins with {INTERNAL}, "
+                        "as names of Headrace's own columns do",
+                        span,
+                        "write AS and another name after it",
                     )
                 if self.groups is not None and output.name.lower() == EVALUATED:
                     raise self._named_as_the_time(span)

@@ -25,7 +25,7 @@ def check_slips(source: SqlText, tokens: list[Token]) -> None:
         before = tokens[index - 1] if index else None
         after = tokens[index + 1] if index + 1 < len(tokens) else None
         slip = _slip(token, before, after)
-        if slip is None and _opens_window(tokens[index + 1 :]):
+        if slip is None and _opens_window(tokens[index + 1 : index + 3]):
             slip = _COMMA if token.token_type == TokenType.COMMA else _EMPTY.get(token.token_type)
         if slip is not None:
             raise source.error(slip[0], span_of(token), slip[1])
@@ -68,5 +68,5 @@ def _is_name(token: Token) -> bool:
     return is_word(token) and token.token_type not in (*_OPENING, *_CLOSING)
 
 
-def _opens_window(tokens: list[Token]) -> bool:
-    return [token.token_type for token in tokens[:2]] == [TokenType.WINDOW, TokenType.NUMBER]
+def _opens_window(two: list[Token]) -> bool:
+    return [token.token_type for token in two] == [TokenType.WINDOW, TokenType.NUMBER]
