@@ -14,11 +14,19 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from headrace.errors import PlanError
-<<<<<<< HEAD
-from headrace.model import BOOLEAN, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream, StreamId
-=======
-from headrace.model import BOOLEAN, INTERNAL, INTERVAL, NULL, STRING, Catalog, Options, QueryId, Stream, is_internal
->>>>>>> sql
+from headrace.model import (
+    BOOLEAN,
+    INTERNAL,
+    INTERVAL,
+    NULL,
+    STRING,
+    Catalog,
+    Options,
+    QueryId,
+    Stream,
+    StreamId,
+    is_internal,
+)
 from headrace.plan.aggregates import EVALUATED
 from headrace.plan.approaches import why_join_in_order
 from headrace.plan.expressions import ColumnRef, Expression, Literal, conjuncts
