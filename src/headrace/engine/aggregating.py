@@ -7,7 +7,10 @@ Owns :class:`FoldOperator`. Each window has its own evaluation time (a window th
 others); panes come with the time from which they count, so a window takes exactly those that are due. What a group had
 before follows from the panes, so nothing else is kept. ``forwards``: where groups span shards, panes are not evaluated
 but sent on to where those of all shards meet, which is this same operator without a join below it.
-Invariants: an evaluation time of a window only rises; kept panes count for every window. Cost: see ``histories``.
+A window that is new begins with what the others still have: the kept panes from the cut-off on, whatever merges have
+left of earlier ones.
+Invariants: an evaluation time of a window only rises; kept panes count for every window. Cost: see ``histories``; where
+a window is new, once that of all that is kept.
 """
 
 from __future__ import annotations
@@ -53,6 +56,10 @@ class FoldOperator:
         self._stores |= {number: PaneStore((), serial) for number in distinct}
         self.evaluated_us: dict[int, int] = {}
         """By window, the last evaluation time."""
+        self._cutoff_us = LOWEST
+        """What is before it, no window can reach: some of it is gone."""
+        self._kept_us = LOWEST
+        """Until when panes are kept for every window."""
         self._ended_us = LOWEST
         self._arrived_us = 0
         self._names: list[str] = []
@@ -105,6 +112,10 @@ class FoldOperator:
             yield from self._send()
             yield TimesReached(self._group, self.folding.identity, tuple(complete_us.items()), ended)
             return
+        if self._has_new_windows():
+            # Merges let earlier panes go, at one time those of groups and at another those of pairs.
+            for store in self._stores.values():
+                store.cut_before(self._cutoff_us)
         coming = _Coming(self._all_coming())
         for (before_us, now_us), windows_us in self._moves(complete_us).items():
             for history in self._histories(windows_us, before_us, now_us, coming):
@@ -131,12 +142,13 @@ class FoldOperator:
         return joined(found)
 
     def _moves(self, complete_us: Mapping[int, int]) -> dict[tuple[int, int], list[int]]:
-        """From which evaluation time to which, and the windows that go there together."""
+        """From which evaluation time to which, and the windows that go there together. One that is new does not begin
+        before the time that the others' panes are of."""
         found: dict[tuple[int, int], list[int]] = {}
         for window_us in self.folding.windows_us:
             before_us = self.evaluated_us.get(window_us, LOWEST)
             now_us = self._points.last(complete_us.get(window_us, LOWEST))
-            if now_us > before_us:
+            if now_us > before_us and now_us >= self._kept_us:
                 found.setdefault((before_us, now_us), []).append(window_us)
         return found
 
@@ -147,7 +159,7 @@ class FoldOperator:
         runs = self._stores[MAIN].runs
         is_new = before_us == LOWEST
         if is_new:
-            # A window that is new among others begins with what they have.
+            # A window that is new among others begins with what they have, which is cut for it.
             coming, runs = coming.after([run.rows().from_time(now_us) for run in runs]), []
         runs = [*runs, *(() if is_new else coming.runs_between(LOWEST, before_us))]
         times_us = self._points.between(before_us, now_us)
@@ -183,11 +195,11 @@ class FoldOperator:
 
     def _absorb(self, coming: _Coming) -> None:
         """Keeps the panes that count for every window, and lets go of those that count for none any more."""
-        if len(self.evaluated_us) < len(self.folding.windows_us):
+        if self._has_new_windows():
             return
         self.evaluated_us = {window_us: self.evaluated_us[window_us] for window_us in self.folding.windows_us}
-        upto_us = min(self.evaluated_us.values())
-        cutoff_us = min(now_us - window_us for window_us, now_us in self.evaluated_us.items())
+        self._kept_us = upto_us = min(self.evaluated_us.values())
+        self._cutoff_us = cutoff_us = _cutoff(self.evaluated_us)
         for run in coming.runs_between(LOWEST, upto_us):
             self._stores[MAIN].insert(run, cutoff_us)
         for number, several in self._coming.items():
@@ -200,6 +212,9 @@ class FoldOperator:
             self._coming[number] = [panes.take(~counts)] if not counts.all() else []
         for store in self._stores.values():
             store.expire_before(cutoff_us)
+
+    def _has_new_windows(self) -> bool:
+        return any(window_us not in self.evaluated_us for window_us in self.folding.windows_us)
 
     # --- keeping
 
@@ -221,6 +236,8 @@ class FoldOperator:
         waiting = [number for number, several in self._coming.items() if several]
         return {
             "evaluated_us": list(self.evaluated_us.items()),
+            "cutoff_us": self._cutoff_us,
+            "kept_us": self._kept_us,
             "ended_us": self._ended_us,
             "arrived_us": self._arrived_us,
             "coming": list(zip(waiting, self._names, strict=True)),
@@ -229,6 +246,8 @@ class FoldOperator:
 
     def from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
         self.evaluated_us = dict(map(tuple, kept["evaluated_us"]))
+        self._cutoff_us = kept.get("cutoff_us", _cutoff(self.evaluated_us))
+        self._kept_us = kept.get("kept_us", min(self.evaluated_us.values(), default=LOWEST))
         self._ended_us, self._arrived_us = kept["ended_us"], kept["arrived_us"]
         self._names = [name for _, name in kept["coming"]]
         for number, name in kept["coming"]:
@@ -266,6 +285,11 @@ class _Coming:
             panes = self.between(after_us, upto_us)
             self._runs[place] = [PaneRun.of(panes.from_time(LOWEST))] if panes is not None and len(panes) else []
         return self._runs[place]
+
+
+def _cutoff(evaluated_us: Mapping[int, int]) -> int:
+    """What no window reaches any more, given their evaluation times."""
+    return min((now_us - window_us for window_us, now_us in evaluated_us.items()), default=LOWEST)
 
 
 def names_kept(kept: dict[str, Any]) -> Iterator[str]:

@@ -77,6 +77,19 @@ class PaneStore:
         self._effects += [DropSegment(one.name) for one in self.kept if one.max_us < cutoff_us]
         self.kept = [one for one in self.kept if one.max_us >= cutoff_us]
 
+    def cut_before(self, cutoff_us: int) -> None:
+        """Lets everything go that is before the cut-off: what is left is then the same whatever was merged when."""
+        runs, self.kept = self.kept, []
+        for one in runs:
+            if one.run.times[0] >= cutoff_us:
+                self.kept.append(one)
+                continue
+            self._effects.append(DropSegment(one.name))
+            rows = one.run.rows()
+            rows = rows.take(rows.since_us >= cutoff_us)
+            if len(rows):
+                self._add(PaneRun.of(rows))
+
     def clear(self) -> None:
         self._effects += [DropSegment(one.name) for one in self.kept]
         self.kept = []

@@ -1,0 +1,61 @@
+"""A class's aggregates in one shard or over several: windows that come live, and what is stored while they wait."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from local_host import LocalHost
+
+from headrace.sql import read_script
+
+SECOND_US = 1_000_000
+STREAM = "CREATE STREAM a (k BIGINT, ts TIMESTAMP) WITH (connector = 'generator');"
+
+
+def counting(name: str, window: str) -> str:
+    return f"CREATE QUERY {name} AS SELECT COUNT(DISTINCT k) AS d, COUNT(*) AS n FROM a WINDOW {window};"
+
+
+def rows(tuples: list[tuple[int, int]]) -> dict[str, pa.RecordBatch]:
+    """Keys and times of stream a."""
+    keys, times = zip(*tuples, strict=True)
+    arrays = [pa.array(keys), pa.array(times).cast(pa.timestamp("us", "UTC"))]
+    return {"a": pa.RecordBatch.from_arrays(arrays, names=["k", "ts"])}
+
+
+def drawn(draw: random.Random, batches: int) -> list[list[tuple[int, int]]]:
+    """Micro-batches of keys and rising times: few tuples or many, so that panes are merged now and then."""
+    now_us, made = 0, []
+    for _ in range(batches):
+        batch = []
+        for _ in range(draw.choice([1, 2, 3, 8, 20])):
+            now_us += draw.choice([100_000, 300_000, 700_000])
+            batch.append((draw.randrange(6), now_us))
+        made.append(batch)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("shards", "restoring"), [(1, False), (1, True), (3, False)])
+def test_a_larger_window_that_comes_live_begins_with_all_that_the_others_have(
+    seed: int, shards: int, restoring: bool
+) -> None:
+    alone = read_script(STREAM + counting("small", "2 s"))
+    both = read_script(STREAM + counting("small", "2 s") + counting("large", "100 s"))
+    host = LocalHost(alone.catalog, alone.queries, shards=shards, restoring=restoring)
+    batches = drawn(random.Random(seed), 14)
+    held_us = 0
+    for number, batch in enumerate(batches):
+        if number == 11:
+            held_us = host.evaluated["small"][-1] - 2 * SECOND_US
+            host.change(both.catalog, both.queries)
+        host.arrive(rows(batch))
+    tuples = [one for batch in batches for one in batch]
+    given = host.rows("large")
+    assert given
+    for row in given:
+        now_us = round(row["ts"].timestamp() * SECOND_US)  # type: ignore[attr-defined]
+        keys = [key for key, ts_us in tuples if held_us <= ts_us <= now_us]
+        assert (row["d"], row["n"]) == (len(set(keys)), len(keys))
