@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.dispatching import Pace, Scheduling
@@ -29,11 +30,11 @@ def plan_of(queries: str) -> SharedPlan:
     return share(script.catalog, tuple(script.queries))
 
 
-def events(plan: SharedPlan, number: int = 1) -> list[Event]:
+def events(plan: SharedPlan, number: int = 1, rows: int = ROWS) -> list[Event]:
     """A chunk of each stream."""
-    ts = pa.array(number * 1_000_000 + np.arange(ROWS)).cast(pa.timestamp("us", tz="UTC"))
-    keys = pa.array(np.arange(ROWS) % 100)
-    order = pa.array(np.full(ROWS, number << ORDER_SHIFT))
+    ts = pa.array(number * 1_000_000 + np.arange(rows)).cast(pa.timestamp("us", tz="UTC"))
+    keys = pa.array(np.arange(rows) % 100)
+    order = pa.array(np.full(rows, number << ORDER_SHIFT))
     batch = pa.RecordBatch.from_arrays([keys, keys, ts, order], names=["k", "n", "ts", ORDER])
     packed = [one for stream in plan.catalog.streams for one in Packer(plan, stream, 1).pack(batch, 0)]
     return [one.event(plan) for one in packed if one.kind in EVENTS]
@@ -73,3 +74,19 @@ def test_beyond_its_memory_a_step_goes_on_past_the_budget() -> None:
             list(shard.step(events(plan, number), ProbeBudget(1), Pace()))
         waiting[limit_bytes] = sum(shard.dispatcher.queues().values())
     assert waiting[None] > 20_000 >= waiting[20_000]
+
+
+@pytest.mark.parametrize("fairness", ["oldest", "aging"])
+def test_nobody_starves_in_a_step_of_one_turn(fairness: str) -> None:
+    """A join with a hundredth of the priority is served all the same while more comes than can be done."""
+    plan = plan_of(BY_K + BY_N)
+    slow, quick = (join_name(group) for group in plan.groups)
+    facts = {slow: OperatorFacts(100e-6, 1.0, 50, 50), quick: OperatorFacts(1e-6, 1.0, 50, 50)}
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling("path", fairness, None)))
+    turns = dict.fromkeys((slow, quick), 0)
+    for number in range(1, 41):
+        list(shard.step(events(plan, number, rows=20), ProbeBudget(1), Pace(facts)))
+        for name, more in shard.dispatcher.turns.items():
+            turns[name] = turns.get(name, 0) + more
+    assert turns[slow] >= 5
+    assert turns[quick] >= 5

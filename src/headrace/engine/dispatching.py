@@ -86,8 +86,10 @@ class Dispatcher:
         states = {name: state for name in self._graph.names if (state := self._state(name, facts)) is not None}
         while True:
             waiting = Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
-            unit = scheduler.next_unit(waiting) if states else None
-            if unit is None or not budget.allows(self._rows(), self._beyond(waiting)):
+            if not states or not budget.allows(self._rows(), self._beyond(waiting)):
+                return  # before anything is chosen: what is chosen is remembered as served
+            unit = scheduler.next_unit(waiting)
+            if unit is None:
                 return
             yield from self._run(unit, budget, facts)
             for name in self._touched(unit):
