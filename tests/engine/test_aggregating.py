@@ -6,8 +6,10 @@ import random
 
 import pyarrow as pa
 import pytest
-from local_host import LocalHost
+from local_host import LocalHost, Store
 
+from headrace.engine.events import Effect, KeepSegment
+from headrace.engine.shard import ShardOptions
 from headrace.sql import read_script
 
 SECOND_US = 1_000_000
@@ -59,3 +61,62 @@ def test_a_larger_window_that_comes_live_begins_with_all_that_the_others_have(
         now_us = round(row["ts"].timestamp() * SECOND_US)  # type: ignore[attr-defined]
         keys = [key for key, ts_us in tuples if held_us <= ts_us <= now_us]
         assert (row["d"], row["n"]) == (len(set(keys)), len(keys))
+
+
+def test_what_waits_for_its_evaluation_is_stored_once() -> None:
+    """An hour between evaluations: micro-batches store what they bring, and those that bring nothing store nothing."""
+    script = read_script(STREAM + counting("lazy", "1 hour"))
+    host = Writes(script.catalog, script.queries, options=ShardOptions(reevaluate_us=3600 * SECOND_US))
+    batch = [(number, number) for number in range(500)]
+    host.arrive(rows(batch))
+    once = host.taken()
+    total = 0
+    for number in range(1, 32):
+        host.arrive(rows([(500 * number + key, number * SECOND_US + ts_us) for key, ts_us in batch]))
+        total += host.taken()
+        host.go_on()
+        assert host.taken() == 0
+    assert total <= 31 * 4 * once
+    assert len(host.stores[0].blobs) <= 2 * 7
+
+
+class Writes(LocalHost):
+    """A host that adds up what is stored."""
+
+    written = 0
+
+    def taken(self) -> int:
+        """The bytes stored since it was last asked for."""
+        written, self.written = self.written, 0
+        return written
+
+    def _apply(self, effect: Effect, store: Store, emitted: dict[str, list[dict[str, object]]]) -> None:
+        if isinstance(effect, KeepSegment):
+            self.written += effect.blob.size
+        super()._apply(effect, store, emitted)
+
+
+def test_a_step_that_moves_no_evaluation_time_looks_at_nothing_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = read_script(STREAM + counting("lazy", "1 hour"))
+    host = LocalHost(script.catalog, script.queries, options=ShardOptions(reevaluate_us=3600 * SECOND_US))
+    host.arrive(rows([(1, 0), (2, 1)]))
+
+    def looked(*_: object) -> None:
+        raise AssertionError("what waits is looked at though no time moves")
+
+    monkeypatch.setattr("headrace.engine.aggregating.raises", looked)
+    monkeypatch.setattr("headrace.engine.aggregating.joined", looked)
+    host.arrive(rows([(1, 2), (3, 3)]))
+    host.go_on()
+
+
+def test_what_waited_in_pieces_counts_when_its_time_comes() -> None:
+    script = read_script(STREAM + counting("lazy", "1 hour"))
+    options = ShardOptions(reevaluate_us=60 * SECOND_US)
+    for shards, restoring in ((1, False), (1, True), (3, True)):
+        host = LocalHost(script.catalog, script.queries, shards=shards, restoring=restoring, options=options)
+        for number in range(13):
+            host.arrive(rows([(number % 5, number * SECOND_US), (number % 7, number * SECOND_US + 1)]))
+        host.arrive(rows([(9, 61 * SECOND_US)]))
+        (row,) = host.rows("lazy")
+        assert (row["d"], row["n"]) == (7, 26)
