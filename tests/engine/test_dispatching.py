@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.dispatching import Pace, Scheduling
-from headrace.engine.events import Event
+from headrace.engine.events import Effect, EmitRows, Event
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.plan.capacities import OperatorFacts
@@ -90,3 +94,30 @@ def test_nobody_starves_in_a_step_of_one_turn(fairness: str) -> None:
             turns[name] = turns.get(name, 0) + more
     assert turns[slow] >= 5
     assert turns[quick] >= 5
+
+
+class Clock:
+    """A clock that goes on when it is told to."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_an_aggregate_is_measured_with_what_its_evaluation_gives_and_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of("CREATE QUERY per_k AS SELECT k, COUNT(*) AS n FROM a GROUP BY k WINDOW 10 s;")
+    clock, evaluate = Clock(), FoldOperator.evaluate
+
+    def slowly(self: FoldOperator, *args: Any, **named: Any) -> Iterator[Effect]:
+        clock.now_s += 4.0
+        yield from evaluate(self, *args, **named)
+
+    monkeypatch.setattr(FoldOperator, "evaluate", slowly)
+    shard = shard_of(plan)
+    for effect in shard.step(events(plan), ProbeBudget(10**6), Pace(clock=clock)):
+        clock.now_s += isinstance(effect, EmitRows)  # what is done with rows is not the aggregate's
+    (facts,) = (one for name, one in shard.dispatcher.meters.facts().items() if name.startswith("aggregate"))
+    assert facts.selectivity == 100 / ROWS
+    assert facts.service_s == 4.0 / ROWS
+    assert 16 <= facts.output_bytes <= 32

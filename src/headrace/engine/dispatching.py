@@ -69,6 +69,7 @@ class Dispatcher:
         self._graph = graph
         self._joins = {name: one for name, one in groups.items() if one.group.is_join}
         self._stages = {stage: one for one in groups.values() for stage in one.downstream.stages}
+        self._by_name = groups
         self._groups = tuple(groups.values())
         self._leaves = frozenset(graph.leaves)
         """What reads a stream, joins and scans: measured, as they are weighed, by what heartbeats told of it."""
@@ -154,6 +155,19 @@ class Dispatcher:
             report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
             self.meters.report(name, report, 0.0)
             self.turns[name] = self.turns.get(name, 0) + 1
+
+    def note_evaluations(self) -> None:
+        """Counts, once a step is over, what aggregates gave when their groups were evaluated, and the time that took;
+        that of those that are not apart from a join is the join's."""
+        for join, group in self._by_name.items():
+            stages = group.downstream.stages
+            names = {stage.number: name for name, stage in stages.items() if stage.folds}
+            for number, report in group.folds.evaluated.items():
+                if number in names:
+                    self.meters.report(names[number], report, 0.0)
+                elif join in self._joins:
+                    self.meters.report(join, WorkReport(0, 0, 0, 0, report.spent_s), 0.0)
+            group.folds.evaluated = {}
 
     def _probe_s(self, facts: Mapping[OperatorName, OperatorFacts]) -> float:
         """What a probe takes: the mean over the joins; the unit that the budget is in."""

@@ -139,7 +139,8 @@ class Downstream:
     # --- turns
 
     def run(self, name: OperatorName, selectivity: float) -> Iterator[Effect | WorkDone]:
-        """One operator takes the first item of its queue; at the end, what that was."""
+        """One operator takes the first item of its queue; at the end, what that was. What an aggregate gives comes with
+        its evaluation."""
         stage = self.stages[name]
         item = stage.items.popleft()
         self._dropped += [rows.name for rows in item.rows if rows.name is not None]
@@ -148,7 +149,6 @@ class Downstream:
         if stage.folds:
             for one in item.rows:
                 self._fold(stage.number, one)
-            done.rows_out = done.rows_in
         else:
             made = [self._selected(stage.number, one) for one in item.rows]
             done.rows_out, done.bytes_out = sum(one.num_rows for one in made), sum(one.nbytes for one in made)

@@ -7,9 +7,10 @@ In JSON a meter is a list of numbers; it goes into a shard's manifest. Cost: a f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.opgraph import OperatorName
 
@@ -29,6 +30,24 @@ class WorkReport:
     bytes_in: float
     bytes_out: float
     spent_s: float
+
+
+def watched(
+    effects: Iterator[Effect], now_s: Callable[[], float], told: Callable[[WorkReport], None]
+) -> Iterator[Effect]:
+    """The effects, and at the end a report of the rows and bytes given with them and of how long it took to make them;
+    not of what was done with them."""
+    rows = size_bytes = 0
+    spent_s, began_s = 0.0, now_s()
+    for effect in effects:
+        spent_s += now_s() - began_s
+        if isinstance(effect, EmitRows | EmitPanes):
+            rows, size_bytes = rows + effect.batch.num_rows, size_bytes + effect.batch.nbytes
+        elif isinstance(effect, EmitCount):
+            rows += effect.rows
+        yield effect
+        began_s = now_s()
+    told(WorkReport(0, rows, 0, size_bytes, spent_s + now_s() - began_s))
 
 
 @dataclass(slots=True)

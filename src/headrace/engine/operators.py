@@ -467,7 +467,7 @@ class GroupOperator:
         than."""
         if self._complete_us is not None:
             known_us = {sizes: self._known_until(number) for number, sizes in enumerate(self.windows)}
-            yield from self.folds.evaluate(known_us, self.downstream.held_back_us, ended=ended)
+            yield from self.folds.evaluate(known_us, self.downstream.held_back_us, self.now_s, ended=ended)
             self._complete_us = None
         yield from self.folds.settle()
         yield from self.downstream.settle(self._serial)

@@ -209,6 +209,8 @@ class Shard:
         for operator in self._operators.values():
             reached = [self._reached(state) for state in operator.inputs]
             yield from operator.settle([None if place is None else place.ts_us for place in reached], ended=ended)
+        if self.dispatcher is not None:
+            self.dispatcher.note_evaluations()
 
     def _begin(self, told: list[Event]) -> None:
         """Tells trees when their results are released, and what they may probe."""
