@@ -116,7 +116,7 @@ def test_what_waited_in_pieces_counts_when_its_time_comes() -> None:
     for shards, restoring in ((1, False), (1, True), (3, True)):
         host = LocalHost(script.catalog, script.queries, shards=shards, restoring=restoring, options=options)
         for number in range(13):
-            host.arrive(rows([(number % 5, number * SECOND_US), (number % 7, number * SECOND_US + 1)]))
+            host.arrive(rows([(number % 5, (number + 1) * SECOND_US), (number % 7, (number + 1) * SECOND_US + 1)]))
         host.arrive(rows([(9, 61 * SECOND_US)]))
         (row,) = host.rows("lazy")
         assert (row["d"], row["n"]) == (7, 26)

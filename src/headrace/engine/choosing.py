@@ -17,6 +17,7 @@ from typing import Protocol
 
 from headrace.engine.strategies import (
     STRATEGIES,
+    TO,
     Facts,
     QueueState,
     Strategy,
@@ -103,7 +104,7 @@ class DynamicPriority:
 
 
 def _ends_text(unit: Unit) -> str:
-    return f"{unit.operators[0]} > {unit.operators[-1]}"
+    return f"{unit.operators[0]}{TO}{unit.operators[-1]}"
 
 
 def _oldest(units: Sequence[Unit], waiting: Waiting) -> Unit:

@@ -6,8 +6,9 @@
 Owns :class:`Pace` (what operators are like, as all shards are told) and :class:`Dispatcher`. Queues are weighed by what
 heartbeats told and by those facts, never by a shard's own rows: so all shards choose alike, and what one of them
 completes in a micro-batch all of them do. Time is counted in steps.
-Invariant: without a limit all that waits is done. Cost: a choice for each turn; the graph and the units are made once
-for a plan and a set of facts.
+Invariant: without a limit all that waits is done. Cost: what waits is added up once a step; then a choice for each
+turn, however much waits. The graph is made once for a plan (``apart``), the units once for it and a set of facts
+(``strategies``).
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Dispatcher:
         """What reads a stream, joins and scans: measured, as they are weighed, by what heartbeats told of it."""
         self._scheduling = scheduling
         self._memory = memory
+        memory.keep_only(graph.names)
         self.meters = Meters()
         self.turns: dict[OperatorName, int] = {}
         self._pace = Pace()
@@ -83,7 +85,9 @@ class Dispatcher:
         """Takes turns while the budget allows, or until nothing waits."""
         self._pace = pace
         facts = self._facts()
-        scheduler = _scheduler(self._graph, tuple(facts.items()), self._scheduling, self._memory)
+        scheduler = self._scheduler(facts)
+        for name, group in self._stages.items():
+            group.downstream.stages[name].weigh()
         states = {name: state for name in self._graph.names if (state := self._state(name, facts)) is not None}
         while True:
             waiting = Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
@@ -98,6 +102,10 @@ class Dispatcher:
                 state = self._state(name, facts)
                 if state is not None:
                     states[name] = state
+
+    def _scheduler(self, facts: Mapping[OperatorName, OperatorFacts]) -> Scheduler:
+        how = self._scheduling
+        return Scheduler.of(how.strategy, how.fairness, self._graph, facts, how.options, self._memory)
 
     def _touched(self, unit: Unit) -> Iterable[OperatorName]:
         """The operators before which something else waits after a unit's turn, in the same order on all shards."""
@@ -122,12 +130,12 @@ class Dispatcher:
             join = self._joins[name]
             if not join.pending:
                 return None
-            tuples, oldest = float(join.probes_left()), float(min(block.came for block in join.pending))
+            tuples, oldest = float(join.probes_left()), float(join.pending[0].came)
         else:
-            items = self._stages[name].downstream.stages[name].items
-            if not items:
+            stage = self._stages[name].downstream.stages[name]
+            if not stage.items:
                 return None
-            tuples, oldest = sum(item.weight for item in items), float(items[0].came)
+            tuples, oldest = stage.weight, float(stage.items[0].came)
         return QueueState(tuples, tuples * facts[name].input_bytes, oldest)
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
@@ -200,12 +208,3 @@ class Dispatcher:
         for group in self._groups:
             found |= group.downstream.size_bytes
         return found
-
-
-def _scheduler(
-    graph: OperatorGraph,
-    facts: tuple[tuple[OperatorName, OperatorFacts], ...],
-    scheduling: Scheduling,
-    memory: StrategyMemory,
-) -> Scheduler:
-    return Scheduler.of(scheduling.strategy, scheduling.fairness, graph, dict(facts), scheduling.options, memory)

@@ -82,6 +82,21 @@ class Stage:
     items: deque[TurnItem] = field(default_factory=deque)
     folds: bool = False
     then: list[OperatorName] = field(default_factory=list)
+    weight: float = 0.0
+    """What its items weigh together: added up at the beginning of a step, and kept up to date by its turns."""
+
+    def put(self, item: TurnItem) -> None:
+        self.items.append(item)
+        self.weight += item.weight
+
+    def take(self) -> TurnItem:
+        item = self.items.popleft()
+        self.weight = self.weight - item.weight if self.items else 0.0
+        return item
+
+    def weigh(self) -> None:
+        """Adds up anew: the same whether its queue was kept or restored."""
+        self.weight = sum(item.weight for item in self.items)
 
 
 class Downstream:
@@ -124,7 +139,7 @@ class Downstream:
         for folded in (one for one in found if one.number in self._first):
             rows.setdefault(folded.number, []).append(_to_fold(folded))
         for number, name in self._first.items():
-            self.stages[name].items.append(TurnItem(weight, came, known_us, rows.get(number, [])))
+            self.stages[name].put(TurnItem(weight, came, known_us, rows.get(number, [])))
 
     def takes(self, emission: EmitRows) -> bool:
         """Whether an operator here is to go on with this."""
@@ -142,7 +157,7 @@ class Downstream:
         """One operator takes the first item of its queue; at the end, what that was. What an aggregate gives comes with
         its evaluation."""
         stage = self.stages[name]
-        item = stage.items.popleft()
+        item = stage.take()
         self._dropped += [rows.name for rows in item.rows if rows.name is not None]
         done = WorkDone(item.weight, sum(one.batch.num_rows for one in item.rows))
         done.bytes_in = sum(one.batch.nbytes for one in item.rows)
@@ -162,7 +177,7 @@ class Downstream:
         pairs = [(one, batch) for one, batch in zip(item.rows, made, strict=True) if batch.num_rows]
         for name in stage.then:
             rows = [RawRows(batch, complete_us=one.complete_us) for one, batch in pairs]
-            self.stages[name].items.append(TurnItem(item.weight * selectivity, item.came, item.known_us, rows))
+            self.stages[name].put(TurnItem(item.weight * selectivity, item.came, item.known_us, rows))
         if stage.then:
             return
         is_counted = self._classes[stage.number].delivery is Delivery.COUNT
@@ -242,7 +257,7 @@ class Downstream:
                 orphans += [rows[0] for item in items for rows in item[3]]
                 continue
             for weight, came, known_us, rows in items:
-                stage.items.append(TurnItem(weight, came, known_us, [_rows_from_json(one, source) for one in rows]))
+                stage.put(TurnItem(weight, came, known_us, [_rows_from_json(one, source) for one in rows]))
         return orphans
 
 
