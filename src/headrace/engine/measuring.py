@@ -7,8 +7,9 @@ In JSON a meter is a list of numbers; it goes into a shard's manifest. Cost: a f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows
 from headrace.plan.capacities import OperatorFacts
@@ -114,7 +115,7 @@ class OperatorMeter:
         return [self.tuples_in, self.tuples_out, self.bytes_in, self.bytes_out, self.spent_s, self.at_s]
 
     @staticmethod
-    def from_json(told: list[float]) -> OperatorMeter:
+    def from_json(told: Sequence[Any]) -> OperatorMeter:
         return OperatorMeter(*told)
 
 
@@ -148,6 +149,11 @@ class Meters:
     def report(self, name: OperatorName, report: WorkReport, at_s: float) -> None:
         self.by_name.setdefault(name, OperatorMeter()).add(report, at_s, self.half_life_s)
 
+    def take(self, others: Meters) -> None:
+        """Adds what others have measured."""
+        for name, meter in others.by_name.items():
+            self.by_name[name] = self.by_name.get(name, OperatorMeter()).plus(meter)
+
     def facts(self) -> dict[OperatorName, OperatorFacts]:
         """Of the operators that have done something."""
         found = {name: meter.facts() for name, meter in self.by_name.items()}
@@ -162,5 +168,5 @@ class Meters:
         return {name: meter.to_json() for name, meter in self.by_name.items()}
 
     @staticmethod
-    def from_json(told: Mapping[str, list[float]], half_life_s: float = HALF_LIFE_S) -> Meters:
+    def from_json(told: Mapping[str, Sequence[float | None]], half_life_s: float = HALF_LIFE_S) -> Meters:
         return Meters({OperatorName(name): OperatorMeter.from_json(one) for name, one in told.items()}, half_life_s)
