@@ -157,3 +157,12 @@ def test_what_waits_is_added_up_once_a_step_and_not_with_each_turn(monkeypatch: 
     turns = sum(shard.dispatcher.turns.values())
     assert turns >= 10
     assert looks <= 32 + 4 * turns
+
+
+def test_the_most_that_waits_within_a_step_is_told() -> None:
+    """What came in the step counts, though nothing of it is carried over."""
+    plan = plan_of(BY_K)
+    shard = shard_of(plan)
+    list(shard.step(events(plan), ProbeBudget(10**9), Pace()))
+    assert sum(shard.dispatcher.queues().values()) == 0
+    assert shard.dispatcher.most_bytes > 2 * ROWS * 16

@@ -152,10 +152,11 @@ class PendingBlock:
 
 
 class Backlog(NamedTuple):
-    """Blocks added up: tuples, and what all their turns cost, as all shards weigh them."""
+    """Blocks added up: tuples, and what all their turns cost, as all shards weigh them; and what they weigh here."""
 
     rows: int
     probes: int
+    size_bytes: int
 
 
 def _name(blob: pa.Buffer, serial: Serial) -> str:

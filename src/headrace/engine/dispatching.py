@@ -79,6 +79,8 @@ class Dispatcher:
         memory.keep_only(graph.names)
         self.meters = Meters()
         self.turns: dict[OperatorName, int] = {}
+        self.most_bytes = 0
+        """The most that waited here at any time of the step, with all that came in it."""
         self._pace = Pace()
 
     def work(self, budget: ProbeBudget, pace: Pace, step: int) -> Iterator[Effect]:
@@ -86,8 +88,7 @@ class Dispatcher:
         self._pace = pace
         facts = self._facts()
         scheduler = self._scheduler(facts)
-        for name, group in self._stages.items():
-            group.downstream.stages[name].weigh()
+        self._weigh()
         states = {name: state for name in self._graph.names if (state := self._state(name, facts)) is not None}
         while True:
             waiting = Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
@@ -96,6 +97,7 @@ class Dispatcher:
             unit = scheduler.next_unit(waiting)
             if unit is None:
                 return
+            self._watch()
             yield from self._run(unit, budget, facts)
             for name in self._touched(unit):
                 states.pop(name, None)
@@ -130,7 +132,7 @@ class Dispatcher:
             join = self._joins[name]
             if not join.pending:
                 return None
-            tuples, oldest = float(join.probes_left()), float(join.pending[0].came)
+            tuples, oldest = float(join.summed().probes), float(join.pending[0].came)
         else:
             stage = self._stages[name].downstream.stages[name]
             if not stage.items:
@@ -151,6 +153,17 @@ class Dispatcher:
                 probes = self._stages[name].downstream.stages[name].items[0].weight
                 yield from self._measured(name, self._stages[name].downstream.run(name, selectivity))
             budget.charge(round(probes * facts[name].service_s / self._probe_s(facts)))
+            self._watch()
+
+    def _weigh(self) -> None:
+        for name, group in self._stages.items():
+            group.downstream.stages[name].weigh()
+
+    def _watch(self) -> None:
+        """Looks at what waits now, between two operators' turns."""
+        waiting_bytes = sum(one.summed().size_bytes for one in self._joins.values())
+        waiting_bytes += sum(group.downstream.stages[name].size_bytes for name, group in self._stages.items())
+        self.most_bytes = max(self.most_bytes, waiting_bytes)
 
     def _measured(self, name: OperatorName, work: Iterator[Effect | WorkDone]) -> Iterator[Effect]:
         began_s = self._pace.now_s()
@@ -188,6 +201,7 @@ class Dispatcher:
         """All that waits, operator by operator, bottom up."""
         self._pace = pace
         facts = self._facts()
+        self._weigh()
         for name in self._graph.names:
             while self._is_busy(name):
                 yield from self._run(Unit((name,), 0.0, (0.0,)), budget, facts)

@@ -61,6 +61,10 @@ class TurnItem:
     known_us: int
     rows: list[RawRows] = field(default_factory=list)
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes or one.batch.nbytes for one in self.rows)
+
 
 @dataclass(slots=True)
 class WorkDone:
@@ -84,19 +88,24 @@ class Stage:
     then: list[OperatorName] = field(default_factory=list)
     weight: float = 0.0
     """What its items weigh together: added up at the beginning of a step, and kept up to date by its turns."""
+    size_bytes: int = 0
+    """And in bytes, here."""
 
     def put(self, item: TurnItem) -> None:
         self.items.append(item)
         self.weight += item.weight
+        self.size_bytes += item.size_bytes
 
     def take(self) -> TurnItem:
         item = self.items.popleft()
         self.weight = self.weight - item.weight if self.items else 0.0
+        self.size_bytes -= item.size_bytes
         return item
 
     def weigh(self) -> None:
         """Adds up anew: the same whether its queue was kept or restored."""
         self.weight = sum(item.weight for item in self.items)
+        self.size_bytes = sum(item.size_bytes for item in self.items)
 
 
 class Downstream:
@@ -222,10 +231,7 @@ class Downstream:
     @property
     def size_bytes(self) -> dict[OperatorName, int]:
         """What waits before each operator, here."""
-        return {
-            name: sum(one.size_bytes or one.batch.nbytes for item in stage.items for one in item.rows)
-            for name, stage in self.stages.items()
-        }
+        return {name: sum(item.size_bytes for item in stage.items) for name, stage in self.stages.items()}
 
     def settle(self, serial: Serial) -> Iterator[Effect]:
         """Stores what waits and is not stored yet, and lets go of what was taken."""

@@ -253,13 +253,14 @@ class GroupOperator:
     @property
     def backlog_rows(self) -> int:
         """What waits to be scanned, as all shards weigh it."""
-        return self._summed().rows
+        return self.summed().rows
 
-    def _summed(self) -> Backlog:
-        """Added up once for the blocks that are there; turns keep it up to date."""
+    def summed(self) -> Backlog:
+        """All that waits, added up once for the blocks that are there; turns keep it up to date."""
         if self._sums is None:
             rows = sum(block.weight for block in self.pending)
-            self._sums = Backlog(rows, sum(map(self._probes_of, self.pending)))
+            size_bytes = sum(block.nbytes for block in self.pending)
+            self._sums = Backlog(rows, sum(map(self._probes_of, self.pending)), size_bytes)
         return self._sums
 
     def backlog(self) -> list[int]:
@@ -300,10 +301,6 @@ class GroupOperator:
         share = probes / max(1, block.weight * len(self.windows))
         yield WorkDone(probes, block.tuples, done.rows_out, round(share * block.nbytes), done.bytes_out)
 
-    def probes_left(self) -> int:
-        """What all waiting turns cost."""
-        return self._summed().probes
-
     def _probes_of(self, block: PendingBlock) -> int:
         """What a block's waiting turns cost."""
         return turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
@@ -314,15 +311,15 @@ class GroupOperator:
         assert self._policy is not None
         turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
-        sums, before = self._summed(), self._probes_of(block)
+        sums, before, size_bytes = self.summed(), self._probes_of(block), block.nbytes
         budget.charge(turn_cost(self._levels, block.weight, completed[turn.position], turn.upto))
         yield from self._clocked(self._scan_ahead(block, turn.upto) if block.ahead else self._scan_on(block, turn.upto))
         if self.completed(block) == len(self.windows):
             self._finished += block.drop()
             self.pending.remove(block)
-            self._sums = Backlog(sums.rows - block.weight, sums.probes - before)
+            self._sums = Backlog(sums.rows - block.weight, sums.probes - before, sums.size_bytes - size_bytes)
         else:
-            self._sums = Backlog(sums.rows, sums.probes - before + self._probes_of(block))
+            self._sums = sums._replace(probes=sums.probes - before + self._probes_of(block))
         yield from self._release_held()
 
     def _clocked(self, effects: Iterator[Effect]) -> Iterator[Effect]:
