@@ -16,7 +16,7 @@ COLOURS = {
     "fifo": "#8a8f98", "chain": "#c2571a", "path": "#1b7f79", "segment": "#b8860b", "simplified": "#5b4b9a",
     "threshold, short": "#c03070", "threshold, plenty": "#7aa6c2",
 }  # fmt: skip
-COLUMNS = ("strategy", "mean latency", "queues at most", "queues on average", "memory limit", "mode changes", "turns")
+COLUMNS = ("strategy", "mean latency", "carried over at most", "on average", "memory limit", "mode changes", "turns")
 
 
 def checks(results: Results) -> list[dict[str, Any]]:
@@ -33,7 +33,8 @@ def setting(results: Results) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in told["kinds"].items())
     where = {"engine": "One shard, without Spark", "spark": "Spark, two shards"}[results["where"]]
     return (
-        f"{where}: {told['queries']} queries, {told['operators']} operators ({kinds}), 5 self-similar streams of 64 "
+        f"{where}: {told['queries']} queries, {told['operators']} operators ({kinds}); {told['scheduled']} take turns "
+        f"in a shard, {told['packing']} run before, in packing, without queues. 5 self-similar streams of 64 "
         f"flows (ON 1.4, OFF 1.2), {round(told['seconds'] / told['speed'])} s; all work takes {results['load']:.0%} of "
         "the time there is, on the average, and more in bursts."
     )

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pytest
+from local_host import Store
 
+from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.dispatching import Pace, Scheduling
-from headrace.engine.events import Event
+from headrace.engine.events import Effect, EmitRows, Event, KeepSegment
+from headrace.engine.levels import turn_cost
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.plan.capacities import OperatorFacts
@@ -29,11 +36,11 @@ def plan_of(queries: str) -> SharedPlan:
     return share(script.catalog, tuple(script.queries))
 
 
-def events(plan: SharedPlan, number: int = 1) -> list[Event]:
+def events(plan: SharedPlan, number: int = 1, rows: int = ROWS) -> list[Event]:
     """A chunk of each stream."""
-    ts = pa.array(number * 1_000_000 + np.arange(ROWS)).cast(pa.timestamp("us", tz="UTC"))
-    keys = pa.array(np.arange(ROWS) % 100)
-    order = pa.array(np.full(ROWS, number << ORDER_SHIFT))
+    ts = pa.array(number * 1_000_000 + np.arange(rows)).cast(pa.timestamp("us", tz="UTC"))
+    keys = pa.array(np.arange(rows) % 100)
+    order = pa.array(np.full(rows, number << ORDER_SHIFT))
     batch = pa.RecordBatch.from_arrays([keys, keys, ts, order], names=["k", "n", "ts", ORDER])
     packed = [one for stream in plan.catalog.streams for one in Packer(plan, stream, 1).pack(batch, 0)]
     return [one.event(plan) for one in packed if one.kind in EVENTS]
@@ -73,3 +80,89 @@ def test_beyond_its_memory_a_step_goes_on_past_the_budget() -> None:
             list(shard.step(events(plan, number), ProbeBudget(1), Pace()))
         waiting[limit_bytes] = sum(shard.dispatcher.queues().values())
     assert waiting[None] > 20_000 >= waiting[20_000]
+
+
+@pytest.mark.parametrize("fairness", ["oldest", "aging"])
+def test_nobody_starves_in_a_step_of_one_turn(fairness: str) -> None:
+    """A join with a hundredth of the priority is served all the same while more comes than can be done."""
+    plan = plan_of(BY_K + BY_N)
+    slow, quick = (join_name(group) for group in plan.groups)
+    facts = {slow: OperatorFacts(100e-6, 1.0, 50, 50), quick: OperatorFacts(1e-6, 1.0, 50, 50)}
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling("path", fairness, None)))
+    turns = dict.fromkeys((slow, quick), 0)
+    for number in range(1, 41):
+        list(shard.step(events(plan, number, rows=20), ProbeBudget(1), Pace(facts)))
+        for name, more in shard.dispatcher.turns.items():
+            turns[name] = turns.get(name, 0) + more
+    assert turns[slow] >= 3
+    assert turns[quick] >= 3
+
+
+class Clock:
+    """A clock that goes on when it is told to."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_an_aggregate_is_measured_with_what_its_evaluation_gives_and_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of("CREATE QUERY per_k AS SELECT k, COUNT(*) AS n FROM a GROUP BY k WINDOW 10 s;")
+    clock, evaluate = Clock(), FoldOperator.evaluate
+
+    def slowly(self: FoldOperator, *args: Any, **named: Any) -> Iterator[Effect]:
+        clock.now_s += 4.0
+        yield from evaluate(self, *args, **named)
+
+    monkeypatch.setattr(FoldOperator, "evaluate", slowly)
+    shard = shard_of(plan)
+    for effect in shard.step(events(plan), ProbeBudget(10**6), Pace(clock=clock)):
+        clock.now_s += isinstance(effect, EmitRows)  # what is done with rows is not the aggregate's
+    (facts,) = (one for name, one in shard.dispatcher.meters.facts().items() if name.startswith("aggregate"))
+    assert facts.selectivity == 100 / ROWS
+    assert facts.service_s == 4.0 / ROWS
+    assert 16 <= facts.output_bytes <= 32
+
+
+def test_what_is_remembered_of_operators_that_are_gone_is_let_go() -> None:
+    plan, later = plan_of(BY_K + BY_N), plan_of(BY_N)
+    options = ShardOptions(scheduling=Scheduling("path", "aging", None))
+    shard, store = Shard(plan, options), Store()
+    for number in range(1, 5):
+        for effect in shard.step(events(plan, number, rows=5), ProbeBudget(1), Pace()):
+            if isinstance(effect, KeepSegment):
+                store.blobs[effect.name] = effect.blob
+    assert len(shard.memory.served_s) == 2
+    restored = Shard.restore(later, options, shard.manifest(), store)
+    list(restored.step(events(later, 6, rows=5), ProbeBudget(1), Pace()))
+    (ends,) = restored.memory.served_s
+    assert ends.startswith(join_name(later.groups[0]))
+
+
+def test_what_waits_is_added_up_once_a_step_and_not_with_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def counted(*args: Any) -> int:
+        nonlocal looks
+        looks += 1
+        return turn_cost(*args)
+
+    plan = plan_of(BY_K + BY_N)
+    shard = shard_of(plan)
+    for number in range(1, 31):
+        list(shard.step(events(plan, number, rows=5), ProbeBudget(1), Pace()))
+    monkeypatch.setattr("headrace.engine.operators.turn_cost", counted)
+    list(shard.step(events(plan, 31, rows=5), ProbeBudget(100), Pace()))
+    turns = sum(shard.dispatcher.turns.values())
+    assert turns >= 10
+    assert looks <= 32 + 4 * turns
+
+
+def test_the_most_that_waits_within_a_step_is_told() -> None:
+    """What came in the step counts, though nothing of it is carried over."""
+    plan = plan_of(BY_K)
+    shard = shard_of(plan)
+    list(shard.step(events(plan), ProbeBudget(10**9), Pace()))
+    assert sum(shard.dispatcher.queues().values()) == 0
+    assert shard.dispatcher.most_bytes > 2 * ROWS * 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from headrace.engine.segments import KEY, NUMBER, unpack_batch
 from headrace.engine.waiting import SEAT
 from headrace.errors import InvariantError
 from headrace.model import Catalog, Stream, StreamId
+from headrace.plan.graph_building import leaf_operator
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import read_script
 
@@ -227,3 +229,32 @@ def test_an_envelope_says_what_a_shard_is_told() -> None:
     for kind in (Kind.DEAD, Kind.TALLY):
         with pytest.raises(InvariantError):
             Envelope(0, kind).event(SCAN)
+
+
+# --- measuring
+
+
+def test_the_operators_that_run_in_packing_are_measured() -> None:
+    """Rows, bytes and time of each selection and projection, by its name in the operator graph."""
+    two = plan(
+        "SELECT s.id FROM a s, b t WHERE s.k = t.k AND s.x > 0 WINDOW 5 SECONDS",
+        "SELECT id, k FROM a WHERE x > 0",
+    )
+    ticks = itertools.count()
+    packer = Packer(two, CATALOG.get(A), 1, clock=lambda: float(next(ticks)))
+    rows = [cases.row(number, number, x=1.0 if number == 2 else -1.0) for number in range(4)]
+    for _ in range(2):
+        list(packer.pack(cases.batch_of(rows), 0))
+    facts = packer.leaves().facts()
+    leaves = [leaf_operator(CATALOG, one) for group in two.groups for one in group.inputs if one.stream == A]
+    assert set(facts) == {leaf.name for leaf in leaves if leaf is not None}
+    assert len(facts) == 2
+    for one in facts.values():
+        assert (one.selectivity, one.service_s) == (1 / 4, 2.0 / 8)
+        assert 8 <= one.output_bytes < one.input_bytes
+
+
+def test_without_a_clock_nothing_is_measured() -> None:
+    packer = Packer(JOIN, CATALOG.get(A), 1)
+    list(packer.pack(cases.batch_of([cases.row(1, 0)]), 0))
+    assert packer.leaves().facts() == {}

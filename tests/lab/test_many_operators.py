@@ -116,6 +116,6 @@ def test_operators_starve_under_priorities_that_never_change(strategy: str) -> N
 
 
 @pytest.mark.parametrize("fairness", [name for name in FAIRNESS if name != "static"])
-@pytest.mark.parametrize("strategy", ["chain", "path", "threshold"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_operator_starves_under_the_starvation_free_forms(strategy: str, fairness: str) -> None:
     assert never_run(strategy, fairness) == []

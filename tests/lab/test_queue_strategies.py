@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 
 from headrace.lab.queue_strategies import Calibrated, EngineRun, calibrate, run_together
-from headrace.lab.sixteen_queries import QUERIES, Sixteen
+from headrace.lab.sixteen_queries import QUERIES, Sixteen, counted
 from headrace.plan.graph_building import operator_graph
-from headrace.plan.shard_graph import grouping_of
+from headrace.plan.shard_graph import grouping_of, scheduled_graph
 from headrace.plan.sharing import share
 from headrace.sql import read_script
 
@@ -22,6 +23,10 @@ def test_the_setting_is_the_papers() -> None:
     graph = operator_graph(share(script.catalog, tuple(script.queries)), grouping_of)
     assert (len(graph.queries), len(graph.sources)) == (16, 5)
     assert len(graph.names) > 100
+    found = counted(share(script.catalog, tuple(script.queries)))
+    assert (found.operators, found.scheduled, found.packing) == (len(graph.names), 39, 62)
+    scheduled = scheduled_graph(share(script.catalog, tuple(script.queries)))
+    assert Counter(one.kind.value for one in scheduled.operators) == {"join": 14, "select-project": 16, "aggregate": 9}
     assert {len(query.sources) for query in script.queries} == {1, 2, 4, 5}
     assert [name for name in QUERIES if "GROUP BY" not in QUERIES[name]] == list(ROWS)
 

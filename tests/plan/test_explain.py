@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,11 @@ def test_of_many_operators_the_shared_ones_are_shown_and_how_many_there_are() ->
         plan = share(CATALOG, read_script(queries, CATALOG).queries)
         _, graph = explain(plan, FOUR_SHARDS).split("operator graph: ")
         assert f"operators: {operators} over 2 streams, 3 shared" in graph
-        assert len(graph.splitlines()) < 60
+        assert len(graph.splitlines()) < 80
+        listed = set(re.findall(r"^  (\d+) +[a-z]", graph, re.MULTILINE))
+        ways = re.findall(r"^  (\d+(?: > \d+)*)  \S+ tuples/s", graph, re.MULTILINE)
+        assert ways
+        assert {number for way in ways for number in way.split(" > ")} <= listed
 
 
 def test_before_the_first_tuple_capacities_are_guessed_and_later_measured() -> None:

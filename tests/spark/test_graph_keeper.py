@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headrace.config import Settings
-from headrace.engine.measuring import OperatorMeter
+from headrace.engine.measuring import Meters, OperatorMeter
+from headrace.engine.packing import Packer
 from headrace.engine.strategies import Mode
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.opgraph import OperatorName
@@ -17,6 +20,7 @@ from headrace.plan.sharing import SharedPlan, share
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.graph_told import GraphTold
 from headrace.spark.orders import Orders
+from headrace.spark.task_told import TaskTold, leaves_of
 from headrace.sql import read_script
 
 STREAMS = "".join(
@@ -33,6 +37,10 @@ def plan(*queries: tuple[str, str]) -> SharedPlan:
     return share(script.catalog, script.queries)
 
 
+FEW = share(
+    read_script(STREAMS).catalog,
+    read_script(STREAMS + "CREATE QUERY few AS SELECT x FROM a WHERE y < 2;").queries,
+)
 BOTH = plan(("q", "a.y"), ("r", "b.y"))
 JOIN, Q, R = (one.name for one in running_graph(BOTH).operators if not one.text.startswith(("a ", "b ")))
 
@@ -56,6 +64,36 @@ def test_shards_are_put_together_and_tasks_told_only_of_notable_changes() -> Non
     assert not kept.learn([told(0.002), told(0.002)], at_s=1.0)
     assert kept.learn([told(0.05), told(0.05)], at_s=2.0)
     assert kept.given()[JOIN].service_s > 1e-4
+
+
+def packed(rows: int) -> Meters:
+    """What two source tasks told of the operators that run in packing."""
+    stream, tasks = BOTH.catalog.streams[0], []
+    names = ["x", "y", "ts"]
+    values = pa.array(range(rows))
+    batch = pa.RecordBatch.from_arrays([values, values, values.cast(pa.timestamp("us", "UTC"))], names=names)
+    for _ in range(2):
+        packer = Packer(FEW, stream, 1, clock=itertools.count().__next__)
+        list(packer.pack(batch, 0))
+        told = TaskTold.of(packer)
+        assert told is not None
+        tasks.append(TaskTold.from_payload(told.to_payload()))
+    return leaves_of(tasks)
+
+
+def test_operators_that_run_before_the_shards_are_learnt_as_well() -> None:
+    kept = keeper()
+    kept.adopt(FEW)
+    meters = packed(rows=8)
+    (leaf,) = meters.by_name
+    assert kept.learn([GraphTold(meters.by_name)], at_s=0.0)
+    assert kept.facts()[leaf].selectivity == 0.25
+    assert kept.facts()[leaf].service_s == 1 / 8
+    stats = kept.stats()
+    assert stats is not None
+    assert [(one.operator, one.selectivity, one.turns) for one in stats.operators] == [(leaf, 0.25, 0)]
+    assert not kept.learn([GraphTold(packed(rows=800).by_name)], at_s=1.0), "tasks take no turns by it"
+    assert kept.facts()[leaf].service_s < 1 / 8
 
 
 def test_what_was_long_ago_counts_little() -> None:

@@ -1,13 +1,23 @@
-"""The papers' example queries are read as printed; their placeholders are numbers."""
+"""The papers' example queries are read and run as printed; their placeholders are numbers."""
 
 from __future__ import annotations
 
-import pytest
+import datetime as dt
+import random
 
-from headrace.model import BIGINT
+import duck
+import duck_aggregates
+import engine_cases as cases
+import pytest
+from engine_cases import Case, Row, Way
+from strategies import EPOCH
+
+from headrace.engine.shard import ShardOptions
+from headrace.model import BIGINT, StreamId
 from headrace.plan.aggregates import Fold
 from headrace.plan.expressions import ColumnRef
 from headrace.plan.queries import Query, within_us
+from headrace.reference_aggregates import evaluation_times, grouped_answer
 from headrace.sql import read_script
 
 STREAMS = """
@@ -85,3 +95,55 @@ def test_join_on_an_inequality_alone_is_a_query() -> None:
     )
     (query,) = read_script(STREAMS + text).queries
     assert query.windows == within_us(600_000_000)
+
+
+# --- run
+
+
+@pytest.fixture(scope="module")
+def database() -> duck.duckdb.DuckDBPyConnection:
+    return duck.connect()
+
+
+def readings(draw: random.Random, longest_s: int) -> dict[StreamId, list[Row]]:
+    """Rows of the sensors' streams, for hours or minutes: some locations are hot, some wet, and windows are emptied."""
+    found: dict[StreamId, list[Row]] = {StreamId("stocksNYC"): [], StreamId("stocksTokyo"): []}
+    for name, lowest in (("Temperature", 20.0), ("Humidity", 50.0), ("SensorReadings1", 0.0), ("SensorReadings2", 0.0)):
+        now, rows = EPOCH, []
+        for _ in range(24):
+            now += dt.timedelta(seconds=draw.choice([1, 5, longest_s // 8, longest_s]))
+            number = draw.randrange(8 if "Sensor" in name else 4)
+            amount = lowest + draw.randrange(60)
+            row: Row = {"ItemType": number, "ts": now}
+            found[StreamId(name)] = rows
+            rows.append(row if "Sensor" in name else {"LocationId": number, "Value": amount, "TimeStamp": now})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("texts", "longest_s"),
+    [((COUNT_OF_LOCATIONS,), 60), ((PEAKS,), 1500), ((COMMON_ITEMS,), 400), ((COUNT_OF_LOCATIONS, PEAKS), 300)],
+    ids=["locations", "peaks", "items", "locations and peaks"],
+)
+@pytest.mark.parametrize(
+    "way",
+    [Way(blocks=(3,)), Way(blocks=(3, 2), shards=3), Way(blocks=(7,), options=ShardOptions(is_eager=True))],
+    ids=["one shard", "three shards", "eager"],
+)
+def test_they_run_as_printed(
+    texts: tuple[str, ...], longest_s: int, way: Way, database: duck.duckdb.DuckDBPyConnection
+) -> None:
+    """Row for row what the reference says, and DuckDB, at every time that they were evaluated."""
+    named = "".join(f"CREATE QUERY q{number} AS {text.rstrip(';')};" for number, text in enumerate(texts))
+    script = read_script(STREAMS + named)
+    arrivals = readings(random.Random(7), longest_s)
+    case = Case(script.catalog, arrivals, script.queries)
+    host = cases.run(case, way)
+    for query in script.queries:
+        times = host.evaluated[query.name]
+        if way.options.is_eager:
+            times = evaluation_times(query, script.catalog, arrivals, times[-1])
+        got = cases.got(host, query)
+        assert len(got) >= 3
+        assert got == cases.shown(grouped_answer(query, script.catalog, arrivals, times))
+        assert got == cases.shown(duck_aggregates.grouped_answer(query, script.catalog, arrivals, times, database))

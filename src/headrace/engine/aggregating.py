@@ -7,7 +7,10 @@ Owns :class:`FoldOperator`. Each window has its own evaluation time (a window th
 others); panes come with the time from which they count, so a window takes exactly those that are due. What a group had
 before follows from the panes, so nothing else is kept. ``forwards``: where groups span shards, panes are not evaluated
 but sent on to where those of all shards meet, which is this same operator without a join below it.
-Invariants: an evaluation time of a window only rises; kept panes count for every window. Cost: see ``histories``.
+A window that is new begins with what the others still have: the kept panes from the cut-off on, whatever merges have
+left of earlier ones.
+Invariants: an evaluation time of a window only rises; kept panes count for every window. Cost: see ``histories``; of a
+step in which no time moves, storing what came; where a window is new, once that of all that is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.arrow_types import arrow_schema
-from headrace.engine.events import DropSegment, Effect, EmitCount, EmitPanes, EmitRows, KeepSegment, TimesReached
+from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows, TimesReached
 from headrace.engine.finishing import GroupRows, finished_rows
 from headrace.engine.folded_rows import FoldedRows, Stays
 from headrace.engine.folds import joined, least_first, pairs_of, panes_of, raises
@@ -27,8 +30,9 @@ from headrace.engine.histories import LOWEST, History, Points, history_of
 from headrace.engine.keys import Int64s
 from headrace.engine.panes import PaneRun, Panes
 from headrace.engine.panestore import PaneStore
-from headrace.engine.segments import content_name, pack_batch, unpack_batch
+from headrace.engine.segments import unpack_batch
 from headrace.engine.stepping import step_history
+from headrace.engine.waiting_panes import PanePiece, WaitingPanes
 from headrace.engine.window import SegmentSource, Serial
 from headrace.plan.aggregates import Fold
 from headrace.plan.folding import Folding, Offsets
@@ -48,15 +52,17 @@ class FoldOperator:
         self._serial = serial
         self._is_least = least_first(folding)
         distinct = [number for number, one in enumerate(folding.aggregates) if one.fold is Fold.DISTINCT]
-        self._coming: dict[int, list[Panes]] = {number: [] for number in (MAIN, *distinct)}
+        self._coming = {number: WaitingPanes() for number in (MAIN, *distinct)}
         self._stores = {MAIN: PaneStore(self._is_least, serial)}
         self._stores |= {number: PaneStore((), serial) for number in distinct}
         self.evaluated_us: dict[int, int] = {}
         """By window, the last evaluation time."""
+        self._cutoff_us = LOWEST
+        """What is before it, no window can reach: some of it is gone."""
+        self._kept_us = LOWEST
+        """Until when panes are kept for every window."""
         self._ended_us = LOWEST
         self._arrived_us = 0
-        self._names: list[str] = []
-        self._effects: list[Effect] = []
 
     # --- taking in
 
@@ -94,7 +100,7 @@ class FoldOperator:
         """After an end, what comes counts from later on: its time has been evaluated."""
         if len(panes):
             ended = self._ended_us != LOWEST
-            self._coming[number].append(panes.not_before(self._ended_us + 1) if ended else panes)
+            self._coming[number].add(panes.not_before(self._ended_us + 1) if ended else panes)
 
     # --- evaluating
 
@@ -105,38 +111,46 @@ class FoldOperator:
             yield from self._send()
             yield TimesReached(self._group, self.folding.identity, tuple(complete_us.items()), ended)
             return
+        if moves := self._moves(complete_us):
+            yield from self._evaluate(moves)
+        if ended and self.evaluated_us:
+            self._ended_us = max(self.evaluated_us.values())
+
+    def _evaluate(self, moves: Mapping[tuple[int, int], Sequence[int]]) -> Iterator[Effect]:
+        if self._has_new_windows():
+            # Merges let earlier panes go, at one time those of groups and at another those of pairs.
+            for store in self._stores.values():
+                store.cut_before(self._cutoff_us)
         coming = _Coming(self._all_coming())
-        for (before_us, now_us), windows_us in self._moves(complete_us).items():
+        for (before_us, now_us), windows_us in moves.items():
             for history in self._histories(windows_us, before_us, now_us, coming):
                 yield from self._rows(history)
             self.evaluated_us |= dict.fromkeys(windows_us, now_us)
-        if ended and self.evaluated_us:
-            self._ended_us = max(self.evaluated_us.values())
         self._absorb(coming)
 
     def _send(self) -> Iterator[Effect]:
-        for number, several in self._coming.items():
-            panes = joined(several)
+        for number, waiting in self._coming.items():
+            panes = waiting.take_all()
             if panes is not None:
                 yield EmitPanes(self._group, self.folding.identity, number, panes.to_batch(), self._arrived_us)
-            self._coming[number] = []
 
     def _all_coming(self) -> Panes | None:
         """What comes for the groups; of distinct values what they add."""
-        found = list(self._coming[MAIN])
-        for number in self._coming:
-            pairs = joined(self._coming[number]) if number != MAIN else None
+        found = [one.panes for one in self._coming[MAIN].pieces]
+        for number, waiting in self._coming.items():
+            pairs = waiting.panes() if number != MAIN else None
             if pairs is not None:
                 found += raises(number, self.folding, pairs, self._stores[number].runs)
         return joined(found)
 
     def _moves(self, complete_us: Mapping[int, int]) -> dict[tuple[int, int], list[int]]:
-        """From which evaluation time to which, and the windows that go there together."""
+        """From which evaluation time to which, and the windows that go there together. One that is new does not begin
+        before the time that the others' panes are of."""
         found: dict[tuple[int, int], list[int]] = {}
         for window_us in self.folding.windows_us:
             before_us = self.evaluated_us.get(window_us, LOWEST)
             now_us = self._points.last(complete_us.get(window_us, LOWEST))
-            if now_us > before_us:
+            if now_us > before_us and now_us >= self._kept_us:
                 found.setdefault((before_us, now_us), []).append(window_us)
         return found
 
@@ -147,7 +161,7 @@ class FoldOperator:
         runs = self._stores[MAIN].runs
         is_new = before_us == LOWEST
         if is_new:
-            # A window that is new among others begins with what they have.
+            # A window that is new among others begins with what they have, which is cut for it.
             coming, runs = coming.after([run.rows().from_time(now_us) for run in runs]), []
         runs = [*runs, *(() if is_new else coming.runs_between(LOWEST, before_us))]
         times_us = self._points.between(before_us, now_us)
@@ -183,62 +197,59 @@ class FoldOperator:
 
     def _absorb(self, coming: _Coming) -> None:
         """Keeps the panes that count for every window, and lets go of those that count for none any more."""
-        if len(self.evaluated_us) < len(self.folding.windows_us):
+        if self._has_new_windows():
             return
         self.evaluated_us = {window_us: self.evaluated_us[window_us] for window_us in self.folding.windows_us}
-        upto_us = min(self.evaluated_us.values())
-        cutoff_us = min(now_us - window_us for window_us, now_us in self.evaluated_us.items())
+        self._kept_us = upto_us = min(self.evaluated_us.values())
+        self._cutoff_us = cutoff_us = _cutoff(self.evaluated_us)
         for run in coming.runs_between(LOWEST, upto_us):
             self._stores[MAIN].insert(run, cutoff_us)
-        for number, several in self._coming.items():
-            panes = joined(several)
-            if panes is None:
-                continue
-            counts = panes.from_us <= upto_us
-            if number != MAIN and counts.any():
-                self._stores[number].insert(PaneRun.of(panes.take(counts).from_time(LOWEST)), cutoff_us)
-            self._coming[number] = [panes.take(~counts)] if not counts.all() else []
+        for number, waiting in self._coming.items():
+            panes = waiting.take(upto_us)
+            if number != MAIN and panes is not None:
+                self._stores[number].insert(PaneRun.of(panes.from_time(LOWEST)), cutoff_us)
         for store in self._stores.values():
             store.expire_before(cutoff_us)
+
+    def _has_new_windows(self) -> bool:
+        return any(window_us not in self.evaluated_us for window_us in self.folding.windows_us)
 
     # --- keeping
 
     def settle(self) -> Iterator[Effect]:
         """Tells the store what changed."""
-        yield from (DropSegment(name) for name in self._names)
-        self._names = []
-        for number, several in self._coming.items():
-            panes = joined(several)
-            self._coming[number] = [] if panes is None else [panes]
-            if panes is not None:
-                blob = pack_batch(panes.to_batch())
-                self._names.append(f"{content_name(blob)}-{self._serial.take()}")
-                yield KeepSegment(self._names[-1], blob)
+        for waiting in self._coming.values():
+            yield from waiting.settle(self._serial)
         for store in self._stores.values():
             yield from store.drain()
 
     def to_json(self) -> dict[str, Any]:
-        waiting = [number for number, several in self._coming.items() if several]
+        pieces = [(number, piece) for number, waiting in self._coming.items() for piece in waiting.pieces]
         return {
             "evaluated_us": list(self.evaluated_us.items()),
+            "cutoff_us": self._cutoff_us,
+            "kept_us": self._kept_us,
             "ended_us": self._ended_us,
             "arrived_us": self._arrived_us,
-            "coming": list(zip(waiting, self._names, strict=True)),
+            "coming": [[number, piece.name, piece.size_bytes] for number, piece in pieces],
             "stores": [[number, store.to_json()] for number, store in self._stores.items()],
         }
 
     def from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
         self.evaluated_us = dict(map(tuple, kept["evaluated_us"]))
+        self._cutoff_us = kept.get("cutoff_us", _cutoff(self.evaluated_us))
+        self._kept_us = kept.get("kept_us", min(self.evaluated_us.values(), default=LOWEST))
         self._ended_us, self._arrived_us = kept["ended_us"], kept["arrived_us"]
-        self._names = [name for _, name in kept["coming"]]
-        for number, name in kept["coming"]:
-            self.take_panes(number, unpack_batch(source.stored(name)), 0)
+        for number, name, *size_bytes in kept["coming"]:
+            panes = Panes.from_batch(unpack_batch(source.stored(name)), self._is_least if number == MAIN else ())
+            self._coming[number].pieces.append(PanePiece(panes, name, sum(size_bytes)))
         for number, stored in kept["stores"]:
             self._stores[number].from_json(stored, source)
 
     @property
     def size_bytes(self) -> int:
-        return sum(store.size_bytes for store in self._stores.values())
+        waiting_bytes = sum(one.size_bytes for one in self._coming.values())
+        return waiting_bytes + sum(store.size_bytes for store in self._stores.values())
 
 
 class _Coming:
@@ -268,7 +279,12 @@ class _Coming:
         return self._runs[place]
 
 
+def _cutoff(evaluated_us: Mapping[int, int]) -> int:
+    """What no window reaches any more, given their evaluation times."""
+    return min((now_us - window_us for window_us, now_us in evaluated_us.items()), default=LOWEST)
+
+
 def names_kept(kept: dict[str, Any]) -> Iterator[str]:
     """Every stored segment that an operator's kept state refers to."""
-    yield from (name for _, name in kept["coming"])
+    yield from (name for _, name, *_ in kept["coming"])
     yield from (name for _, stored in kept["stores"] for name, _ in stored)

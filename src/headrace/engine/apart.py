@@ -1,7 +1,7 @@
 """Groups whose classes are kept apart from their joins, made once for a plan.
 
 A host that restores the shard for every micro-batch has the same plan in its hands each time: what was made for these
-very groups serves again. Owns ``apart_from``.
+very groups serves again. Owns ``apart_from`` and ``graph_from``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.plan.deferring import deferred_group
-from headrace.plan.opgraph import OperatorName
-from headrace.plan.shard_graph import class_paths
+from headrace.plan.opgraph import OperatorGraph, OperatorName
+from headrace.plan.shard_graph import class_paths, shard_graph
 from headrace.plan.sharing import Group
 
 REMEMBERED = 64
 """Groups that stay prepared."""
+REMEMBERED_GRAPHS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +38,18 @@ def apart_from(group: Group) -> Apart | None:
         made = deferred_group(group)
         known = _kept_apart[id(group)] = (group, None if made is group else Apart(made, class_paths(group)))
     return known[1]
+
+
+Pairs = tuple[tuple[Group, Group], ...]
+"""Groups, each with how its classes are kept apart (or itself)."""
+_graphs: dict[tuple[int, ...], tuple[Pairs, OperatorGraph]] = {}
+
+
+def graph_from(groups: Pairs) -> OperatorGraph:
+    """The graph of these very groups."""
+    place = tuple(id(one) for pair in groups for one in pair)
+    if place not in _graphs:  # the groups are kept with it, so that no other one gets their place
+        while len(_graphs) >= REMEMBERED_GRAPHS:
+            del _graphs[next(iter(_graphs))]
+        _graphs[place] = (groups, shard_graph(dict(groups)))
+    return _graphs[place][1]

@@ -4,15 +4,16 @@
       done    w1 w2     w1        -              b's results up to w1 are out for queries with w1, and held for those
       held              up to w1                 with larger windows until b has scanned them too
 
-Owns: :class:`PendingBlock` and :class:`HeldResults`. Invariants: blocks are oldest first, and every tuple of a block is
-before every tuple of a later one; an older block has done at least the windows that a newer one has. A block's rows are
-searchable (in the window) once it has had its first turn, so a first scan meets older blocks only.
+Owns :class:`PendingBlock`, :class:`HeldResults`, :class:`Backlog`. Invariants: blocks are oldest first, and every tuple
+of a block is before every tuple of a later one; an older block has done at least the windows that a newer one has. A
+block's rows are searchable (in the window) once it has had its first turn, so a first scan meets older blocks only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +57,7 @@ class HeldResults:
     """Whether they leave as soon as they are found."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PendingBlock:
     """Tuples that still have windows to scan. ``done`` is how far back they have scanned each side (None: not at all);
     ``weight`` what they count for in a budget, the same on all shards, and ``tuples`` how many of them are here;
@@ -87,6 +88,12 @@ class PendingBlock:
     ahead: bool = False
     """Whether its tuples were taken in before all streams had come that far: its results are put in order as they are
     released (``holding``)."""
+    completed: int | None = None
+    """How many windows it has scanned, once that was asked for."""
+
+    def scanned_to(self, done: Sizes) -> None:
+        """Now it has scanned so far back."""
+        self.done, self.completed = done, None
 
     @property
     def held_bytes(self) -> int:
@@ -142,6 +149,14 @@ class PendingBlock:
     def _drop_rows(self) -> Iterator[Effect]:
         yield from (DropSegment(name) for names in self.names for name in names if name is not None)
         self.names, self.size_bytes = [], 0
+
+
+class Backlog(NamedTuple):
+    """Blocks added up: tuples, and what all their turns cost, as all shards weigh them; and what they weigh here."""
+
+    rows: int
+    probes: int
+    size_bytes: int
 
 
 def _name(blob: pa.Buffer, serial: Serial) -> str:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from headrace.engine.strategies import (
     STRATEGIES,
+    TO,
     Facts,
     QueueState,
     Strategy,
@@ -81,29 +82,37 @@ class DynamicPriority:
     def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
         del options
         self._served_s = memory.served_s
+        self._units: Sequence[Unit] = ()
+        self._wholes: list[tuple[Unit, float, str]] = []
+        """The paths or segments among the units, with their priorities, all above zero, and what they are called."""
 
     def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
-        wholes = [one for one in units if one.is_whole]
-        priorities = _above_zero([one.priority for one in wholes])
-        states = [waiting.before(one.operators) for one in wholes]
-        ready = [place for place, some in enumerate(states) if some]
+        if units is not self._units:
+            wholes = [one for one in units if one.is_whole]
+            priorities = _above_zero([one.priority for one in wholes]) if wholes else []
+            self._units = units
+            self._wholes = [(one, some, _ends_text(one)) for one, some in zip(wholes, priorities, strict=True)]
+        ready = [(one, some) for one in self._wholes if (some := waiting.before(one[0].operators))]
         if not ready:
             return None
-        ages = _normalised([waiting.at_s - self._since_s(wholes[place], states[place]) for place in ready])
-        sizes = _normalised([sum(one.tuples for one in states[place]) for place in ready])
-        factors = {place: age * max(size, LEAST_SIZE) for place, age, size in zip(ready, ages, sizes, strict=True)}
-        best = wholes[max(ready, key=lambda place: priorities[place] * factors[place])]
-        self._served_s[_ends_text(best)] = waiting.at_s
+        ages = _normalised([waiting.at_s - self._since_s(ends, some) for (_, _, ends), some in ready])
+        sizes = _normalised([sum(one.tuples for one in some) for _, some in ready])
+        values = [
+            priority * age * max(size, LEAST_SIZE)
+            for ((_, priority, _), _), age, size in zip(ready, ages, sizes, strict=True)
+        ]
+        best, _, ends = ready[values.index(max(values))][0]
+        self._served_s[ends] = waiting.at_s
         return best
 
-    def _since_s(self, unit: Unit, states: Sequence[QueueState]) -> float:
-        """Since when the unit waits: it was served, or the oldest tuple came."""
+    def _since_s(self, ends: str, states: Sequence[QueueState]) -> float:
+        """Since when a unit waits: it was served, or the oldest tuple came."""
         oldest_s = min(one.oldest_s for one in states)
-        return max(oldest_s, self._served_s.get(_ends_text(unit), oldest_s))
+        return max(oldest_s, self._served_s.get(ends, oldest_s))
 
 
 def _ends_text(unit: Unit) -> str:
-    return f"{unit.operators[0]} > {unit.operators[-1]}"
+    return f"{unit.operators[0]}{TO}{unit.operators[-1]}"
 
 
 def _oldest(units: Sequence[Unit], waiting: Waiting) -> Unit:

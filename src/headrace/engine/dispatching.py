@@ -6,8 +6,9 @@
 Owns :class:`Pace` (what operators are like, as all shards are told) and :class:`Dispatcher`. Queues are weighed by what
 heartbeats told and by those facts, never by a shard's own rows: so all shards choose alike, and what one of them
 completes in a micro-batch all of them do. Time is counted in steps.
-Invariant: without a limit all that waits is done. Cost: a choice for each turn; the graph and the units are made once
-for a plan and a set of facts.
+Invariant: without a limit all that waits is done. Cost: what waits is added up once a step; then a choice for each
+turn, however much waits. The graph is made once for a plan (``apart``), the units once for it and a set of facts
+(``strategies``).
 """
 
 from __future__ import annotations
@@ -69,32 +70,44 @@ class Dispatcher:
         self._graph = graph
         self._joins = {name: one for name, one in groups.items() if one.group.is_join}
         self._stages = {stage: one for one in groups.values() for stage in one.downstream.stages}
+        self._by_name = groups
         self._groups = tuple(groups.values())
         self._leaves = frozenset(graph.leaves)
         """What reads a stream, joins and scans: measured, as they are weighed, by what heartbeats told of it."""
         self._scheduling = scheduling
         self._memory = memory
+        memory.keep_only(graph.names)
         self.meters = Meters()
         self.turns: dict[OperatorName, int] = {}
+        self.most_bytes = 0
+        """The most that waited here at any time of the step, with all that came in it."""
         self._pace = Pace()
 
     def work(self, budget: ProbeBudget, pace: Pace, step: int) -> Iterator[Effect]:
         """Takes turns while the budget allows, or until nothing waits."""
         self._pace = pace
         facts = self._facts()
-        scheduler = _scheduler(self._graph, tuple(facts.items()), self._scheduling, self._memory)
+        scheduler = self._scheduler(facts)
+        self._weigh()
         states = {name: state for name in self._graph.names if (state := self._state(name, facts)) is not None}
         while True:
             waiting = Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
-            unit = scheduler.next_unit(waiting) if states else None
-            if unit is None or not budget.allows(self._rows(), self._beyond(waiting)):
+            if not states or not budget.allows(self._rows(), self._beyond(waiting)):
+                return  # before anything is chosen: what is chosen is remembered as served
+            unit = scheduler.next_unit(waiting)
+            if unit is None:
                 return
+            self._watch()
             yield from self._run(unit, budget, facts)
             for name in self._touched(unit):
                 states.pop(name, None)
                 state = self._state(name, facts)
                 if state is not None:
                     states[name] = state
+
+    def _scheduler(self, facts: Mapping[OperatorName, OperatorFacts]) -> Scheduler:
+        how = self._scheduling
+        return Scheduler.of(how.strategy, how.fairness, self._graph, facts, how.options, self._memory)
 
     def _touched(self, unit: Unit) -> Iterable[OperatorName]:
         """The operators before which something else waits after a unit's turn, in the same order on all shards."""
@@ -119,12 +132,12 @@ class Dispatcher:
             join = self._joins[name]
             if not join.pending:
                 return None
-            tuples, oldest = float(join.probes_left()), float(min(block.came for block in join.pending))
+            tuples, oldest = float(join.summed().probes), float(join.pending[0].came)
         else:
-            items = self._stages[name].downstream.stages[name].items
-            if not items:
+            stage = self._stages[name].downstream.stages[name]
+            if not stage.items:
                 return None
-            tuples, oldest = sum(item.weight for item in items), float(items[0].came)
+            tuples, oldest = stage.weight, float(stage.items[0].came)
         return QueueState(tuples, tuples * facts[name].input_bytes, oldest)
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
@@ -140,6 +153,17 @@ class Dispatcher:
                 probes = self._stages[name].downstream.stages[name].items[0].weight
                 yield from self._measured(name, self._stages[name].downstream.run(name, selectivity))
             budget.charge(round(probes * facts[name].service_s / self._probe_s(facts)))
+            self._watch()
+
+    def _weigh(self) -> None:
+        for name, group in self._stages.items():
+            group.downstream.stages[name].weigh()
+
+    def _watch(self) -> None:
+        """Looks at what waits now, between two operators' turns."""
+        waiting_bytes = sum(one.summed().size_bytes for one in self._joins.values())
+        waiting_bytes += sum(group.downstream.stages[name].size_bytes for name, group in self._stages.items())
+        self.most_bytes = max(self.most_bytes, waiting_bytes)
 
     def _measured(self, name: OperatorName, work: Iterator[Effect | WorkDone]) -> Iterator[Effect]:
         began_s = self._pace.now_s()
@@ -153,6 +177,19 @@ class Dispatcher:
             self.meters.report(name, report, 0.0)
             self.turns[name] = self.turns.get(name, 0) + 1
 
+    def note_evaluations(self) -> None:
+        """Counts, once a step is over, what aggregates gave when their groups were evaluated, and the time that took;
+        that of those that are not apart from a join is the join's."""
+        for join, group in self._by_name.items():
+            stages = group.downstream.stages
+            names = {stage.number: name for name, stage in stages.items() if stage.folds}
+            for number, report in group.folds.evaluated.items():
+                if number in names:
+                    self.meters.report(names[number], report, 0.0)
+                elif join in self._joins:
+                    self.meters.report(join, WorkReport(0, 0, 0, 0, report.spent_s), 0.0)
+            group.folds.evaluated = {}
+
     def _probe_s(self, facts: Mapping[OperatorName, OperatorFacts]) -> float:
         """What a probe takes: the mean over the joins; the unit that the budget is in."""
         joins = [facts[name].service_s for name in self._joins]
@@ -164,6 +201,7 @@ class Dispatcher:
         """All that waits, operator by operator, bottom up."""
         self._pace = pace
         facts = self._facts()
+        self._weigh()
         for name in self._graph.names:
             while self._is_busy(name):
                 yield from self._run(Unit((name,), 0.0, (0.0,)), budget, facts)
@@ -184,12 +222,3 @@ class Dispatcher:
         for group in self._groups:
             found |= group.downstream.size_bytes
         return found
-
-
-def _scheduler(
-    graph: OperatorGraph,
-    facts: tuple[tuple[OperatorName, OperatorFacts], ...],
-    scheduling: Scheduling,
-    memory: StrategyMemory,
-) -> Scheduler:
-    return Scheduler.of(scheduling.strategy, scheduling.fairness, graph, dict(facts), scheduling.options, memory)

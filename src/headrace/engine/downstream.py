@@ -61,6 +61,10 @@ class TurnItem:
     known_us: int
     rows: list[RawRows] = field(default_factory=list)
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes or one.batch.nbytes for one in self.rows)
+
 
 @dataclass(slots=True)
 class WorkDone:
@@ -82,6 +86,26 @@ class Stage:
     items: deque[TurnItem] = field(default_factory=deque)
     folds: bool = False
     then: list[OperatorName] = field(default_factory=list)
+    weight: float = 0.0
+    """What its items weigh together: added up at the beginning of a step, and kept up to date by its turns."""
+    size_bytes: int = 0
+    """And in bytes, here."""
+
+    def put(self, item: TurnItem) -> None:
+        self.items.append(item)
+        self.weight += item.weight
+        self.size_bytes += item.size_bytes
+
+    def take(self) -> TurnItem:
+        item = self.items.popleft()
+        self.weight = self.weight - item.weight if self.items else 0.0
+        self.size_bytes -= item.size_bytes
+        return item
+
+    def weigh(self) -> None:
+        """Adds up anew: the same whether its queue was kept or restored."""
+        self.weight = sum(item.weight for item in self.items)
+        self.size_bytes = sum(item.size_bytes for item in self.items)
 
 
 class Downstream:
@@ -124,7 +148,7 @@ class Downstream:
         for folded in (one for one in found if one.number in self._first):
             rows.setdefault(folded.number, []).append(_to_fold(folded))
         for number, name in self._first.items():
-            self.stages[name].items.append(TurnItem(weight, came, known_us, rows.get(number, [])))
+            self.stages[name].put(TurnItem(weight, came, known_us, rows.get(number, [])))
 
     def takes(self, emission: EmitRows) -> bool:
         """Whether an operator here is to go on with this."""
@@ -139,16 +163,16 @@ class Downstream:
     # --- turns
 
     def run(self, name: OperatorName, selectivity: float) -> Iterator[Effect | WorkDone]:
-        """One operator takes the first item of its queue; at the end, what that was."""
+        """One operator takes the first item of its queue; at the end, what that was. What an aggregate gives comes with
+        its evaluation."""
         stage = self.stages[name]
-        item = stage.items.popleft()
+        item = stage.take()
         self._dropped += [rows.name for rows in item.rows if rows.name is not None]
         done = WorkDone(item.weight, sum(one.batch.num_rows for one in item.rows))
         done.bytes_in = sum(one.batch.nbytes for one in item.rows)
         if stage.folds:
             for one in item.rows:
                 self._fold(stage.number, one)
-            done.rows_out = done.rows_in
         else:
             made = [self._selected(stage.number, one) for one in item.rows]
             done.rows_out, done.bytes_out = sum(one.num_rows for one in made), sum(one.nbytes for one in made)
@@ -162,7 +186,7 @@ class Downstream:
         pairs = [(one, batch) for one, batch in zip(item.rows, made, strict=True) if batch.num_rows]
         for name in stage.then:
             rows = [RawRows(batch, complete_us=one.complete_us) for one, batch in pairs]
-            self.stages[name].items.append(TurnItem(item.weight * selectivity, item.came, item.known_us, rows))
+            self.stages[name].put(TurnItem(item.weight * selectivity, item.came, item.known_us, rows))
         if stage.then:
             return
         is_counted = self._classes[stage.number].delivery is Delivery.COUNT
@@ -207,10 +231,7 @@ class Downstream:
     @property
     def size_bytes(self) -> dict[OperatorName, int]:
         """What waits before each operator, here."""
-        return {
-            name: sum(one.size_bytes or one.batch.nbytes for item in stage.items for one in item.rows)
-            for name, stage in self.stages.items()
-        }
+        return {name: sum(item.size_bytes for item in stage.items) for name, stage in self.stages.items()}
 
     def settle(self, serial: Serial) -> Iterator[Effect]:
         """Stores what waits and is not stored yet, and lets go of what was taken."""
@@ -242,7 +263,7 @@ class Downstream:
                 orphans += [rows[0] for item in items for rows in item[3]]
                 continue
             for weight, came, known_us, rows in items:
-                stage.items.append(TurnItem(weight, came, known_us, [_rows_from_json(one, source) for one in rows]))
+                stage.put(TurnItem(weight, came, known_us, [_rows_from_json(one, source) for one in rows]))
         return orphans
 
 

@@ -18,6 +18,7 @@ from headrace.engine.events import Effect
 from headrace.engine.folded_rows import FoldedRows
 from headrace.engine.histories import NEVER, Points
 from headrace.engine.keys import Int64s
+from headrace.engine.measuring import WorkReport, watched
 from headrace.engine.output import GroupOutputs
 from headrace.engine.spaces import Matches, Space
 from headrace.engine.window import Serial
@@ -43,6 +44,8 @@ class GroupFolds:
 
     def __init__(self, group: Group, points: Points, serial: Serial, *, forwards: bool) -> None:
         self._raw = {number: cls.outputs for number, cls in enumerate(group.classes) if cls.deferred is not None}
+        self.evaluated: dict[int, WorkReport] = {}
+        """By class, what its last evaluation gave, and how long it took."""
         self.found: list[FoundRows] = []
         """What other operators have to go on with before it is folded."""
         self.operators = {
@@ -85,7 +88,12 @@ class GroupFolds:
         return found
 
     def evaluate(
-        self, complete_us: Mapping[Sizes, int], held_back_us: Callable[[int], int | None], *, ended: bool
+        self,
+        complete_us: Mapping[Sizes, int],
+        held_back_us: Callable[[int], int | None],
+        now_s: Callable[[], float],
+        *,
+        ended: bool,
     ) -> Iterator[Effect]:
         """Gives rows of groups; ``complete_us``: by window, until when all its results are known; ``held_back_us``: by
         class, until when they have been folded, where not all were."""
@@ -93,7 +101,8 @@ class GroupFolds:
             back_us = held_back_us(number)
             least_us = NEVER if back_us is None else back_us
             known_us = {final.window_us: min(complete_us[final.sizes], least_us) for final in fold.folding.finals}
-            yield from fold.evaluate(known_us, ended=ended)
+            told = partial(self.evaluated.__setitem__, number)
+            yield from watched(fold.evaluate(known_us, ended=ended), now_s, told)
 
     def settle(self) -> Iterator[Effect]:
         for fold in self.operators.values():

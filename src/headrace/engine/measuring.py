@@ -7,9 +7,11 @@ In JSON a meter is a list of numbers; it goes into a shard's manifest. Cost: a f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.opgraph import OperatorName
 
@@ -29,6 +31,24 @@ class WorkReport:
     bytes_in: float
     bytes_out: float
     spent_s: float
+
+
+def watched(
+    effects: Iterator[Effect], now_s: Callable[[], float], told: Callable[[WorkReport], None]
+) -> Iterator[Effect]:
+    """The effects, and at the end a report of the rows and bytes given with them and of how long it took to make them;
+    not of what was done with them."""
+    rows = size_bytes = 0
+    spent_s, began_s = 0.0, now_s()
+    for effect in effects:
+        spent_s += now_s() - began_s
+        if isinstance(effect, EmitRows | EmitPanes):
+            rows, size_bytes = rows + effect.batch.num_rows, size_bytes + effect.batch.nbytes
+        elif isinstance(effect, EmitCount):
+            rows += effect.rows
+        yield effect
+        began_s = now_s()
+    told(WorkReport(0, rows, 0, size_bytes, spent_s + now_s() - began_s))
 
 
 @dataclass(slots=True)
@@ -95,7 +115,7 @@ class OperatorMeter:
         return [self.tuples_in, self.tuples_out, self.bytes_in, self.bytes_out, self.spent_s, self.at_s]
 
     @staticmethod
-    def from_json(told: list[float]) -> OperatorMeter:
+    def from_json(told: Sequence[Any]) -> OperatorMeter:
         return OperatorMeter(*told)
 
 
@@ -129,6 +149,11 @@ class Meters:
     def report(self, name: OperatorName, report: WorkReport, at_s: float) -> None:
         self.by_name.setdefault(name, OperatorMeter()).add(report, at_s, self.half_life_s)
 
+    def take(self, others: Meters) -> None:
+        """Adds what others have measured."""
+        for name, meter in others.by_name.items():
+            self.by_name[name] = self.by_name.get(name, OperatorMeter()).plus(meter)
+
     def facts(self) -> dict[OperatorName, OperatorFacts]:
         """Of the operators that have done something."""
         found = {name: meter.facts() for name, meter in self.by_name.items()}
@@ -143,5 +168,5 @@ class Meters:
         return {name: meter.to_json() for name, meter in self.by_name.items()}
 
     @staticmethod
-    def from_json(told: Mapping[str, list[float]], half_life_s: float = HALF_LIFE_S) -> Meters:
+    def from_json(told: Mapping[str, Sequence[float | None]], half_life_s: float = HALF_LIFE_S) -> Meters:
         return Meters({OperatorName(name): OperatorMeter.from_json(one) for name, one in told.items()}, half_life_s)

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.engine.admitting import taken_ahead, with_seen, without_idle_guests
-from headrace.engine.blocks import HeldResults, PendingBlock
+from headrace.engine.blocks import Backlog, HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
 from headrace.engine.downstream import Downstream, WorkDone
@@ -33,10 +32,11 @@ from headrace.engine.histories import LOWEST, NEVER
 from headrace.engine.holding import HoldBuffer, marked_early
 from headrace.engine.inputs import ALL_STREAMS, END_OF_TIME, InputState, Place
 from headrace.engine.keys import Int64s
+from headrace.engine.levels import is_done, scan_levels, turn_cost
 from headrace.engine.options import OperatorOptions
 from headrace.engine.output import Cut, Emission, GroupOutputs, cut_for, outputs_of, reach_of
-from headrace.engine.policy import ScanLevel, Turn, policy_for
-from headrace.engine.releasing import in_parts, released_from, still_held
+from headrace.engine.policy import Turn, policy_for
+from headrace.engine.releasing import in_part, in_parts, released_from, still_held
 from headrace.engine.scanning import GroupJoin
 from headrace.engine.segments import Layout, Segment
 from headrace.engine.spaces import Block, Matches, NewRows, Reach, Space, make_block
@@ -69,6 +69,8 @@ class GroupOperator:
         self.group = group
         self.inputs = tuple(inputs)
         self.pending: list[PendingBlock] = []
+        self._sums: Backlog | None = None
+        """What waits, added up; None: other blocks are there than when it was."""
         self.progress: Place | None = None
         self.heard = Heard()
         self.windows = group.windows
@@ -77,7 +79,7 @@ class GroupOperator:
         self._epoch = epoch
         self._members = [member for cls in group.classes for member in cls.members]
         self._delivery = {member.identity: cls.delivery for cls in group.classes for member in cls.members}
-        self._levels = _scan_levels(self.windows, self._members) if group.is_join else []
+        self._levels = scan_levels(self.windows, self._members) if group.is_join else []
         self._policy = policy_for(options.policy, tuple(self._levels)) if group.is_join else None
         self._join = GroupJoin(group, self.inputs, options)
         self._finished: list[Effect] = []
@@ -135,11 +137,12 @@ class GroupOperator:
             first_us = NEVER
             for part, released in enumerate(self.inputs[0].release(progress)[0]):
                 first_us = min(first_us, int(released.ts_us.min(initial=NEVER)))
-                yield from self._sorted_out((_in_part(one, part) for one in self._select(released)), emitted)
+                yield from self._sorted_out((in_part(one, part) for one in self._select(released)), emitted)
             known_us = first_us if first_us == NEVER else first_us - 1
             self._put(self.scanned_rows, self.step_number, known_us, emitted)
             return
         self._prune()
+        self._sums = None
         moved = self.progress is None or progress > self.progress
         if moved or self.heard.lately:
             self._admit_blocks([progress] * len(self.inputs), progress, is_ahead=self.ahead is not None)
@@ -156,6 +159,7 @@ class GroupOperator:
         """Makes blocks of all that has come, whatever the other streams (paper 004, section 5); on the way back to
         waiting for them, of what is due (section 6, steps E to L)."""
         self._prune()
+        self._sums = None
         nowhere = Place(LOWEST, 0)
         places = [place and self._evaluated(place) for place in reached or ()] or [progress] * len(self.inputs)
         upto = [place or nowhere for place in places]
@@ -249,7 +253,15 @@ class GroupOperator:
     @property
     def backlog_rows(self) -> int:
         """What waits to be scanned, as all shards weigh it."""
-        return sum(block.weight for block in self.pending)
+        return self.summed().rows
+
+    def summed(self) -> Backlog:
+        """All that waits, added up once for the blocks that are there; turns keep it up to date."""
+        if self._sums is None:
+            rows = sum(block.weight for block in self.pending)
+            size_bytes = sum(block.nbytes for block in self.pending)
+            self._sums = Backlog(rows, sum(map(self._probes_of, self.pending)), size_bytes)
+        return self._sums
 
     def backlog(self) -> list[int]:
         """For each window, the tuples here that wait to scan it next."""
@@ -289,10 +301,9 @@ class GroupOperator:
         share = probes / max(1, block.weight * len(self.windows))
         yield WorkDone(probes, block.tuples, done.rows_out, round(share * block.nbytes), done.bytes_out)
 
-    def probes_left(self) -> int:
-        """What all waiting turns cost."""
-        levels = len(self.windows)
-        return sum(self._probes(block, self.completed(block), levels) for block in self.pending)
+    def _probes_of(self, block: PendingBlock) -> int:
+        """What a block's waiting turns cost."""
+        return turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
 
     def take_turn(self, budget: ProbeBudget) -> Iterator[Effect]:
         """One scan, as the policy chooses; without a limit, the oldest block through all windows."""
@@ -300,11 +311,15 @@ class GroupOperator:
         assert self._policy is not None
         turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
-        budget.charge(self._probes(block, completed[turn.position], turn.upto))
+        sums, before, size_bytes = self.summed(), self._probes_of(block), block.nbytes
+        budget.charge(turn_cost(self._levels, block.weight, completed[turn.position], turn.upto))
         yield from self._clocked(self._scan_ahead(block, turn.upto) if block.ahead else self._scan_on(block, turn.upto))
         if self.completed(block) == len(self.windows):
             self._finished += block.drop()
             self.pending.remove(block)
+            self._sums = Backlog(sums.rows - block.weight, sums.probes - before, sums.size_bytes - size_bytes)
+        else:
+            self._sums = sums._replace(probes=sums.probes - before + self._probes_of(block))
         yield from self._release_held()
 
     def _clocked(self, effects: Iterator[Effect]) -> Iterator[Effect]:
@@ -316,18 +331,17 @@ class GroupOperator:
             began_s = self.now_s()
         self.joined_s += self.now_s() - began_s
 
-    def _probes(self, block: PendingBlock, done: int, upto: int) -> int:
-        """What a turn costs: time goes with how far back is scanned (paper 000, section 3.3)."""
-        ends = [0, *(level.size for level in self._levels)]
-        whole = max(ends[-1], 1)
-        return max(1, round(block.weight * len(self.windows) * (ends[upto] - ends[done]) / whole))
-
     def completed(self, block: PendingBlock) -> int:
         """How many windows, from the smallest, a block has scanned; all of them once no query waits for it. (One that
         it does not serve counts like any other: a newer block must not overtake it there.)"""
-        if all(_is_done(sizes, block.done) for sizes in self._served_windows(block)):
+        if block.completed is None:
+            block.completed = self._completed(block)
+        return block.completed
+
+    def _completed(self, block: PendingBlock) -> int:
+        if all(is_done(sizes, block.done) for sizes in self._served_windows(block)):
             return len(self.windows)
-        return next(number for number, sizes in enumerate(self.windows) if not _is_done(sizes, block.done))
+        return next(number for number, sizes in enumerate(self.windows) if not is_done(sizes, block.done))
 
     def _served_windows(self, block: PendingBlock) -> Collection[Sizes]:
         return self.windows if block.epoch == self._epoch else {member.sizes for member in self._served(block)}
@@ -342,14 +356,14 @@ class GroupOperator:
         served, before = self._served(block), block.done
         windows = self.windows[:upto] if upto < len(self.windows) else tuple(self._served_windows(block))
         reach = reach_of(windows if before is None else [*windows, before])
-        newly = [one for one in served if _is_done(one.sizes, reach) and not _is_done(one.sizes, before)]
+        newly = [one for one in served if is_done(one.sizes, reach) and not is_done(one.sizes, before)]
         if before is None and len(newly) == len(self._members):
             yield from self._straight_through(block)
         else:
             fresh = list(self._found(block, reach, served))
-            later = {one.identity for one in served if not _is_done(one.sizes, reach)}
+            later = {one.identity for one in served if not is_done(one.sizes, reach)}
             yield from self._release(block, fresh, newly, later)
-        block.done = reach
+        block.scanned_to(reach)
         if before is None and len(block.rounds) == 1:
             self._insert_round(block.rounds[0])
 
@@ -368,7 +382,7 @@ class GroupOperator:
                         else:
                             yield from self.hold.add(held, block.epoch)
                 self._insert_round(one)
-        block.done = reach_of(windows if block.done is None else [*windows, block.done])
+        block.scanned_to(reach_of(windows if block.done is None else [*windows, block.done]))
 
     def _released_first(self) -> Iterator[Effect]:
         """What progress completes by itself, before any turn is taken; where operators go on with it, at a turn."""
@@ -467,7 +481,7 @@ class GroupOperator:
         than."""
         if self._complete_us is not None:
             known_us = {sizes: self._known_until(number) for number, sizes in enumerate(self.windows)}
-            yield from self.folds.evaluate(known_us, self.downstream.held_back_us, ended=ended)
+            yield from self.folds.evaluate(known_us, self.downstream.held_back_us, self.now_s, ended=ended)
             self._complete_us = None
         yield from self.folds.settle()
         yield from self.downstream.settle(self._serial)
@@ -481,19 +495,3 @@ class GroupOperator:
             yield from block.keep(self.inputs[0].waiting.serial)
         for state in self.inputs:
             yield from state.drain()
-
-
-def _is_done(sizes: Sizes, done: Sizes | None) -> bool:
-    return done is not None and all(size <= reached for size, reached in zip(sizes, done, strict=True))
-
-
-def _scan_levels(windows: Sequence[Sizes], members: Sequence[Member]) -> list[ScanLevel]:
-    """The windows as a policy sees them: how far has been scanned when each is done, and by how many it is wanted."""
-    return [
-        ScanLevel(sum(reach_of(windows[: number + 1])), sum(member.sizes == sizes for member in members))
-        for number, sizes in enumerate(windows)
-    ]
-
-
-def _in_part(emission: Emission, part: int) -> Emission:
-    return replace(emission, part=part) if part and isinstance(emission, EmitRows) else emission

@@ -29,6 +29,7 @@ from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, Prog
 from headrace.engine.frequent import frequent_keys
 from headrace.engine.inputs import layout_of
 from headrace.engine.keys import Int64s, encode_keys, shard_of
+from headrace.engine.measuring import Meters, OperatorMeter, WorkReport
 from headrace.engine.segments import (
     BEFORE,
     KEY,
@@ -44,6 +45,7 @@ from headrace.engine.waiting import SEAT
 from headrace.errors import InvariantError
 from headrace.model import PARTITION, Stream, StreamId
 from headrace.plan.expressions import ColumnRef, Expression
+from headrace.plan.graph_building import leaf_operator
 from headrace.plan.hypercube import Grid, grid_of
 from headrace.plan.sharing import Group, Input, SharedPlan
 from headrace.plan.skew import SeenKeys
@@ -120,11 +122,21 @@ class Envelope:
 
 class Packer:
     """Packs the rows of one source task of one stream. ``grids``: by group; one without has that of ``grid_of``.
+    ``clock``: to measure the operators by that run here; without one they are not.
     ``heavy_seen``: by group, attribute class and side, the keys that many of the rows so far had, except heavy ones."""
 
     def __init__(
-        self, plan: SharedPlan, stream: Stream, shards: int, task: int = 0, grids: Mapping[str, Grid] | None = None
+        self,
+        plan: SharedPlan,
+        stream: Stream,
+        shards: int,
+        task: int = 0,
+        grids: Mapping[str, Grid] | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        self._clock = clock
+        self._did: dict[tuple[int, int], OperatorMeter] = {}
+        """By reader, what its selection and projection did."""
         self.heavy_seen: dict[tuple[str, int, int], SeenKeys] = {}
         self._task = task
         self._grids = grids or {}
@@ -217,14 +229,16 @@ class Packer:
         counts rows, every shard gets its part, if only an empty one."""
         group = self._plan.groups[group_index]
         reader, counts = group.inputs[input_index], group.counts_rows[input_index]
+        whole, began_s = chunk, self._now_s()
         if counts:
             chunk = chunk.append_column(SEAT, pa.array(np.arange(chunk.num_rows)))
         kept = _kept(reader, chunk)
         chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
-        if chunk.num_rows == 0 and not counts:
-            return
         marks = [*([NUMBER] if group.numbers_tuples else []), *([SEAT] if counts else [])]
         carried = chunk.select([*reader.schema.names, *marks])
+        self._note((group_index, input_index), whole, carried, began_s)
+        if chunk.num_rows == 0 and not counts:
+            return
         if len(self._readers) > 1:
             carried = carried.append_column(REPORTED, pa.array(~taken[kept]))
             taken |= kept
@@ -241,6 +255,28 @@ class Packer:
         yield from cells.split(carried, numbers, times_of(carried, reader.time), every=counts)
         if counts:
             yield from ((shard, carried.slice(0, 0)) for shard in range(cells.grid.cells, self._shards))
+
+    # --- measuring
+
+    def _now_s(self) -> float:
+        return 0.0 if self._clock is None else self._clock()
+
+    def _note(self, reader: tuple[int, int], taken: pa.RecordBatch, given: pa.RecordBatch, began_s: float) -> None:
+        if self._clock is not None:
+            spent_s = self._clock() - began_s
+            report = WorkReport(taken.num_rows, given.num_rows, taken.nbytes, given.nbytes, spent_s)
+            self._did.setdefault(reader, OperatorMeter()).add(report, 0.0)
+
+    def leaves(self) -> Meters:
+        """What the operators did that run here, before the shards'; a reader that takes rows as they are has none."""
+        found = Meters()
+        for (group, side), meter in self._did.items():
+            leaf = leaf_operator(self._plan.catalog, self._plan.groups[group].inputs[side])
+            if leaf is not None:
+                found.take(Meters({leaf.name: meter}))
+        return found
+
+    # --- where rows go
 
     def _deal(self, rows: int) -> Int64s:
         """Numbers that go on from row to row."""

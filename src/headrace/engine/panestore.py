@@ -7,7 +7,7 @@ is merged and written O(log(panes / new panes)) times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,20 @@ from headrace.engine.window import SegmentSource, Serial
 
 FANOUT = 4
 """Runs of about one weight that make a larger one."""
+
+
+def tail_to_merge(sizes: Sequence[int]) -> int:
+    """From where on the newest weigh as much as the one before them, as far back as that goes.
+
+    >>> tail_to_merge([9, 4, 2, 1]), tail_to_merge([9, 3, 2, 2, 3])
+    (4, 0)
+    """
+    start, newer = len(sizes), 0
+    for index in range(len(sizes) - 1, -1, -1):
+        if newer >= sizes[index]:
+            start = index
+        newer += sizes[index]
+    return start
 
 
 @dataclass(slots=True)
@@ -53,11 +67,7 @@ class PaneStore:
         is before it, nothing can reach."""
         if run.times[-1] >= cutoff_us:
             self._add(run)
-        start, newer = len(self.kept), 0
-        for index in range(len(self.kept) - 1, -1, -1):
-            if newer >= len(self.kept[index].run):
-                start = index
-            newer += len(self.kept[index].run)
+        start = tail_to_merge([len(one.run) for one in self.kept])
         if len(self.kept) - start >= FANOUT:
             merging, self.kept = self.kept[start:], self.kept[:start]
             self._effects += [DropSegment(one.name) for one in merging]
@@ -76,6 +86,19 @@ class PaneStore:
         """Lets runs go that lie wholly before the cut-off."""
         self._effects += [DropSegment(one.name) for one in self.kept if one.max_us < cutoff_us]
         self.kept = [one for one in self.kept if one.max_us >= cutoff_us]
+
+    def cut_before(self, cutoff_us: int) -> None:
+        """Lets everything go that is before the cut-off: what is left is then the same whatever was merged when."""
+        runs, self.kept = self.kept, []
+        for one in runs:
+            if one.run.times[0] >= cutoff_us:
+                self.kept.append(one)
+                continue
+            self._effects.append(DropSegment(one.name))
+            rows = one.run.rows()
+            rows = rows.take(rows.since_us >= cutoff_us)
+            if len(rows):
+                self._add(PaneRun.of(rows))
 
     def clear(self) -> None:
         self._effects += [DropSegment(one.name) for one in self.kept]

@@ -152,3 +152,8 @@ def _released(
         elif size:
             yield EmitRows(names, results.slice(begin, size), times)
         begin += size
+
+
+def in_part(emission: Emission, part: int) -> Emission:
+    """The same as one of several parts of an answer."""
+    return replace(emission, part=part) if part and isinstance(emission, EmitRows) else emission

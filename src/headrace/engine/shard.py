@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from headrace.engine.aggregating import FoldOperator
-from headrace.engine.apart import apart_from
+from headrace.engine.apart import apart_from, graph_from
 from headrace.engine.arriving import numbered_from, without_late_seats, without_reports
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
@@ -62,7 +62,7 @@ from headrace.model import StreamId
 from headrace.plan.approaches import why_in_order
 from headrace.plan.facts import Measured
 from headrace.plan.methods import SCANNING
-from headrace.plan.shard_graph import join_name, shard_graph
+from headrace.plan.shard_graph import join_name
 from headrace.plan.sharing import Group, SharedPlan
 
 STATE_VERSION = 6
@@ -210,6 +210,8 @@ class Shard:
         for operator in self._operators.values():
             reached = [self._reached(state) for state in operator.inputs]
             yield from operator.settle([None if place is None else place.ts_us for place in reached], ended=ended)
+        if self.dispatcher is not None:
+            self.dispatcher.note_evaluations()
 
     def _reading(self) -> tuple[list[list[StreamId]], list[list[StreamId]]]:
         """The streams of each join or aggregate, and of each other group."""
@@ -249,9 +251,10 @@ class Shard:
         operators = self._operators.values()
         if self._options.scheduling is None and not any(one.is_deferred for one in operators):
             return None
-        groups = {self._group_of[signature]: one.group for signature, one in self._operators.items()}
-        named = {join_name(group): self._operators[group.signature] for group in groups}
-        return Dispatcher(shard_graph(groups), named, self._options.scheduling or Scheduling(), self._memory)
+        group_of = self._group_of
+        groups = tuple((group_of[signature], one.group) for signature, one in self._operators.items())
+        named = {join_name(group): self._operators[group.signature] for group, _ in groups}
+        return Dispatcher(graph_from(groups), named, self._options.scheduling or Scheduling(), self._memory)
 
     def _take_turns(self, budget: ProbeBudget) -> Iterator[Effect]:
         """Gives each group that has blocks waiting a turn, round and round, while the budget allows; the next step goes

@@ -19,10 +19,10 @@ the best one on, until one has tuples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from math import exp
 from typing import Any, Protocol
 
@@ -39,6 +39,8 @@ from headrace.plan.opgraph import OperatorGraph, OperatorName, OperatorPath
 from headrace.plan.path_segments import GAMMA, PathCut, full_segments, segments_of, simplified_segments
 
 Facts = Mapping[OperatorName, OperatorFacts]
+TO = " > "
+"""Between the ends of a path or segment, where it is called by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,12 @@ class StrategyMemory:
         self.mode_changes += mode is not self.mode
         self.mode = mode
 
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forgets the paths and segments of operators that are gone."""
+        gone = [ends for ends in self.served_s if not all(name in names for name in ends.split(TO))]
+        for ends in gone:
+            del self.served_s[ends]
+
     def to_json(self) -> dict[str, Any]:
         told = {"mode": self.mode.value, "changes": self.mode_changes, "mean": self.mean_bytes}
         return {**told, "seen": self.seen_s, "oldest": self.oldest_served_s, "served": self.served_s}
@@ -168,9 +176,10 @@ class _Static:
 
     def __init__(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory) -> None:
         del memory  # there is nothing to remember
-        self._ranked = tuple(sorted(self._made(graph, facts, options), key=lambda one: -one.priority))
+        self._ranked = _ranked(type(self).made, graph, tuple(facts.items()), options)
 
-    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+    @staticmethod
+    def made(graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         raise NotImplementedError
 
     def units(self, waiting: Waiting) -> Sequence[Unit]:
@@ -178,10 +187,22 @@ class _Static:
         return self._ranked
 
 
+@lru_cache(maxsize=16)
+def _ranked(
+    made: Callable[[OperatorGraph, Facts, StrategyOptions], Iterable[Unit]],
+    graph: OperatorGraph,
+    facts: tuple[tuple[OperatorName, OperatorFacts], ...],
+    options: StrategyOptions,
+) -> tuple[Unit, ...]:
+    """A strategy's units, the best first: made once for a graph and a set of facts, for all shards that a task runs."""
+    return tuple(sorted(made(graph, dict(facts), options), key=lambda one: -one.priority))
+
+
 class Fifo(_Static):
     """Section 2.2: the oldest tuple, along its path to the end. All paths are equal; a turn is at least one tuple."""
 
-    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+    @staticmethod
+    def made(graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         for one in with_ends(dict.fromkeys(graph.paths, 1.0), facts, options.slice_s, lambda _: 1.0):
             yield replace(one, limits=tuple(max(1.0, limit) for limit in one.limits))
 
@@ -189,7 +210,8 @@ class Fifo(_Static):
 class Chain(_Static):
     """Section 2.2: the operator under the steepest line of the lower envelope."""
 
-    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+    @staticmethod
+    def made(graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         slopes = chain_slopes(graph, facts)
         singles: dict[OperatorPath, float] = {(name,): slopes[name] for name in graph.names}
         return with_ends(singles, facts, options.slice_s, singles.__getitem__)
@@ -198,7 +220,8 @@ class Chain(_Static):
 class PathCapacity(_Static):
     """Section 3.1: the path that consumes the most tuples in a unit of time."""
 
-    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+    @staticmethod
+    def made(graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         capacities = {path: path_capacity(facts_of(facts, path)) for path in graph.paths}
         return with_ends(capacities, facts, options.slice_s, lambda _: 0.0)
 
@@ -206,14 +229,16 @@ class PathCapacity(_Static):
 class FullSegment(_Static):
     """Section 3.3: the segment that frees the most memory in a unit of time."""
 
-    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+    @staticmethod
+    def made(graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         return _segment_units(graph, facts, full_segments, options.slice_s)
 
 
 class SimplifiedSegment(_Static):
     """Section 3.3: the same with at most two segments a path, cut where gamma says."""
 
-    def _made(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
+    @staticmethod
+    def made(graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         cut = partial(simplified_segments, gamma=options.gamma)
         return _segment_units(graph, facts, cut, options.slice_s)
 

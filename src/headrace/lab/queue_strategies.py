@@ -31,8 +31,8 @@ from headrace.sql import read_script
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A micro-batch, when it was done: results and the sum of their latencies, what waits, mode changes so far, the
-    processor's time it took, and how many intervals of arrivals it had."""
+    """A micro-batch, when it was done: results and the sum of their latencies, what is carried over, mode changes so
+    far, the processor's time it took, how many intervals of arrivals it had, and what waited at the most within it."""
 
     at_s: float
     results: int
@@ -41,6 +41,7 @@ class Moment:
     mode_changes: int
     spent_s: float
     intervals: int
+    most_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,13 @@ class EngineRun:
 
     @property
     def peak_bytes(self) -> int:
+        """The most that was carried over from one micro-batch to the next."""
         return max(one.queue_bytes for one in self.moments)
+
+    @property
+    def most_bytes(self) -> int:
+        """The most that waited at any time: within a micro-batch, which all its arrivals begin in."""
+        return max(one.most_bytes for one in self.moments)
 
     @property
     def mean_bytes(self) -> float:
@@ -137,7 +144,7 @@ class _Running:
     def _note(self, done: MicroBatch, intervals: int) -> None:
         host, now_s = self._host, self._now_s
         told = (done.results, done.latency_s(now_s), host.queue_bytes, host.mode_changes, done.spent_s)
-        self.run.moments.append(Moment(now_s, *told, intervals))
+        self.run.moments.append(Moment(now_s, *told, intervals, host.most_bytes))
         for query, rows in done.by_query.items():
             self.run.by_query[query] = self.run.by_query.get(query, 0) + rows
 

@@ -138,6 +138,11 @@ class ShardHost:
         return max(sum(one.dispatcher.queues().values()) for one in self._shards if one.dispatcher is not None)
 
     @property
+    def most_bytes(self) -> int:
+        """What waited at the most within the last micro-batch, in the shard where the most did."""
+        return max(one.dispatcher.most_bytes for one in self._shards if one.dispatcher is not None)
+
+    @property
     def mode_changes(self) -> int:
         return self._shards[0].memory.mode_changes
 

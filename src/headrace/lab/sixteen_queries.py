@@ -1,17 +1,26 @@
 """The setting of paper 003's experiments as SQL: 16 queries over 5 self-similar streams, with more than 100 operators.
 
+Not all of these take turns: a join has all its streams' windows in one operator, so that a query is at most a join, a
+select-project and an aggregate in a shard, and 16 queries are at most 48. The selections and projections below them run
+where rows are packed, as far as rows are read, without queues (:class:`Counted` says how many are where).
+
 Two queries read one stream, fourteen join two to five; nine have aggregates. What Chain and path capacity go by
 differs from one to the next: joins on one key are quick and read narrow tuples, joins on several keys are slow and read
 wide ones. So who serves most tuples lets large ones wait, and who frees most memory lets many wait. A tuple finds
 about as many results on each path, as the paper's proof for path capacity takes for granted.
 
-Owns the program and its rows. The engine and Spark run the same text: rows are the generator's. Event time passes fifty
-times slower than the clock (``speed``), so that bursts last for seconds of the clock.
+Owns the program and its rows, and ``counted``. The engine and Spark run the same text: rows are the generator's. Event
+time passes fifty times slower than the clock (``speed``), so that bursts last for seconds of the clock.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+
+from headrace.plan.graph_building import leaf_operator, operator_graph
+from headrace.plan.shard_graph import grouping_of, scheduled_graph
+from headrace.plan.sharing import SharedPlan
 
 STREAMS = ("a", "b", "c", "d", "e")
 RATES = (30_000, 40_000, 50_000, 60_000, 70_000)
@@ -71,6 +80,30 @@ QUERIES = {
     "FROM a, b, c, d, e WHERE a.p = b.p AND b.k = c.k AND c.k = d.k AND d.m = e.m AND "
     f"{_below('x', a=90, b=90, c=90, d=90, e=90)} GROUP BY d.g WINDOW 12 ms",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Operators of a plan: all, by kind; those that a shard schedules; those that run in packing."""
+
+    kinds: dict[str, int]
+    scheduled: int
+    packing: int
+
+    @property
+    def operators(self) -> int:
+        return sum(self.kinds.values())
+
+    def __str__(self) -> str:
+        return f"{self.operators} operators: {self.scheduled} take turns, {self.packing} run before, in packing"
+
+
+def counted(plan: SharedPlan) -> Counted:
+    """Where a plan's operators run."""
+    graph, scheduled = operator_graph(plan, grouping_of), scheduled_graph(plan)
+    kinds = Counter(one.kind.value for one in graph.operators)
+    leaves = {leaf.name for group in plan.groups for one in group.inputs if (leaf := leaf_operator(plan.catalog, one))}
+    return Counted(dict(sorted(kinds.items())), len(scheduled.names), len(leaves))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 Owns ``graph_lines``. Where an operator was not measured, capacities follow from a guess, and it is said so. Stable: the
 same graph and facts always print the same. Cost: the graph's size; of many operators, paths or segments only the first
-are shown, of many operators the shared ones.
+are shown, of many operators those that a shown path or segment names, and shared ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from headrace.plan.capacities import (
     OperatorFacts,
@@ -37,15 +37,16 @@ def graph_lines(graph: OperatorGraph, facts: Facts | None = None) -> Iterator[st
     places = {name: place for place, name in enumerate(graph.names, 1)}
     shared = [one for one in graph.operators if graph.uses(one.name) > 1]
     yield f"operators: {len(graph.names)} over {_counted(len(graph.sources), 'stream')}, {len(shared)} shared"
-    yield from _operators_shown(graph, shared, places, measured)
+    releases = release_capacities(graph, known)
+    whole, simple = (segments_of(graph, releases, cut) for cut in (full_segments, simplified_segments))
+    ways = [*graph.paths[:MOST_SHOWN], *whole[:MOST_SHOWN], *simple[:MOST_SHOWN]]
+    yield from _operators_shown(graph, {name for way in ways for name in way}, places, measured)
     if not measured:
         yield "  capacities are guessed until operators have run"
     elif guessed := len(graph.names) - len(measured):
         yield f"  capacities of {_counted(guessed, 'operator')} are guessed: not measured"
     yield f"paths: {len(graph.paths)}"
     yield from _listed([_path_text(path, places, known) for path in graph.paths[:MOST_SHOWN]], len(graph.paths))
-    releases = release_capacities(graph, known)
-    whole, simple = (segments_of(graph, releases, cut) for cut in (full_segments, simplified_segments))
     yield f"segments: {len(whole)}"
     yield from _segment_lines(graph, whole, places, known)
     yield f"simplified segments: {'the same' if simple == whole else len(simple)}"
@@ -54,11 +55,12 @@ def graph_lines(graph: OperatorGraph, facts: Facts | None = None) -> Iterator[st
 
 
 def _operators_shown(
-    graph: OperatorGraph, shared: Sequence[OperatorNode], places: Mapping[OperatorName, int], measured: Facts
+    graph: OperatorGraph, named: Collection[OperatorName], places: Mapping[OperatorName, int], measured: Facts
 ) -> Iterator[str]:
-    """All of a few; of many, the shared ones."""
+    """All of a few; of many, those that a path or segment below names, and some of the shared ones."""
+    shared = [one.name for one in graph.operators if graph.uses(one.name) > 1][:MOST_SHOWN]
     is_short = len(graph.names) <= MOST_SHOWN
-    shown = graph.operators if is_short else (shared or graph.operators)[:MOST_SHOWN]
+    shown = [one for one in graph.operators if is_short or one.name in named or one.name in shared]
     for one in shown:
         yield from _operator_lines(graph, one, places, measured)
     if len(shown) < len(graph.names):

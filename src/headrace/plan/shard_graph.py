@@ -1,7 +1,8 @@
 """The operators that run in a shard, as a graph: what the packing of rows does before is left out.
 
-Owns ``shard_graph`` and ``class_paths``, and ``running_graph``, which has the packing too: what EXPLAIN shows. A group
-whose classes are not kept apart is one operator: its join. Cost: the plan's size; made once for a plan.
+Owns ``shard_graph``, ``class_paths`` and ``scheduled_graph``, and ``running_graph``, which has the packing too: what
+EXPLAIN shows. A group whose classes are not kept apart is one operator: its join. Cost: the plan's size; made once for
+a plan.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ def _after(group: Group, apart: Group, given: Sequence[str]) -> Iterator[Operato
 def _together(apart: Group) -> tuple[QueryId, ...]:
     """The queries whose results are finished where they are found."""
     return tuple(member.query for cls in apart.classes if cls.deferred is None for member in cls.members)
+
+
+def scheduled_graph(plan: SharedPlan) -> OperatorGraph:
+    """The operators that take turns in a shard: what packing does is not among them."""
+    return shard_graph({group: deferred_group(group) for group in plan.groups})
 
 
 def running_graph(plan: SharedPlan) -> OperatorGraph:

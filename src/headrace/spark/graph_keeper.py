@@ -17,6 +17,7 @@ from headrace.config import Settings
 from headrace.engine.measuring import Meters, OperatorMeter, WorkReport, with_queues
 from headrace.engine.strategies import Mode
 from headrace.plan.capacities import OperatorFacts
+from headrace.plan.graph_building import leaf_operator
 from headrace.plan.opgraph import OperatorGraph, OperatorName
 from headrace.plan.shard_graph import running_graph
 from headrace.plan.sharing import SharedPlan
@@ -34,6 +35,8 @@ class GraphKeeper:
     settings: Settings
     before: Mapping[OperatorName, OperatorFacts] = field(default_factory=dict)
     _graph: OperatorGraph = field(default_factory=OperatorGraph)
+    _packing: set[OperatorName] = field(default_factory=set)
+    """The operators that run before the shards."""
     _meters: Meters = field(default_factory=Meters)
     _given: dict[OperatorName, OperatorFacts] = field(init=False)
     _turns: dict[OperatorName, int] = field(default_factory=dict)
@@ -45,6 +48,8 @@ class GraphKeeper:
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: operators that are gone are forgotten."""
         self._graph = running_graph(plan)
+        leaves = (leaf_operator(plan.catalog, one) for group in plan.groups for one in group.inputs)
+        self._packing = {leaf.name for leaf in leaves if leaf is not None}
         self._meters.keep_only(self._graph.names)
         names = set(self._graph.names)
         self.before = {name: one for name, one in self.before.items() if name in names}
@@ -60,10 +65,14 @@ class GraphKeeper:
             for name, turns in one.turns.items():
                 self._turns[name] = self._turns.get(name, 0) + turns
         now = self.facts()
-        if not is_other(self._given, now):
+        if self._given.keys() == now.keys() and not is_other(self._scheduled(self._given), self._scheduled(now)):
             return False
         self._given = now
         return True
+
+    def _scheduled(self, facts: Mapping[OperatorName, OperatorFacts]) -> dict[OperatorName, OperatorFacts]:
+        """Of the operators that take turns: tasks need to know no others."""
+        return {name: one for name, one in facts.items() if name not in self._packing}
 
     def _together(self) -> dict[OperatorName, OperatorMeter]:
         found: dict[OperatorName, OperatorMeter] = {}
@@ -106,7 +115,7 @@ class GraphKeeper:
         )
 
     def _named(self) -> list[OperatorName]:
-        """The operators that take turns, bottom up: what packing does before is not among them."""
+        """The operators that are known of, bottom up; those that run in packing have no queue and take no turns."""
         known = {*self._meters.by_name, *(name for one in self._told for name in one.queues)}
         return [name for name in self._graph.names if name in known]
 

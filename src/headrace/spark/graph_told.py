@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.engine.measuring import OperatorMeter
+from headrace.engine.measuring import Meters, OperatorMeter
 from headrace.engine.shard import Shard
 from headrace.engine.strategies import Mode
 from headrace.plan.opgraph import OperatorName
@@ -50,13 +50,14 @@ class GraphTold:
         return GraphTold(meters, told["turns"], told["queues"], told["items"], Mode(mode), changes, told["waiting"])
 
 
-def graph_told(shard: Shard) -> dict[str, Any] | None:
-    """A shard's operators after a step; None where they take no turns."""
+def graph_told(shard: Shard, leaves: Meters) -> dict[str, Any] | None:
+    """A shard's operators after a step, and those before the shards whose tasks told this one; None where operators
+    take no turns."""
     dispatcher = shard.dispatcher
     if dispatcher is None:
         return None
     told = GraphTold(
-        dispatcher.meters.by_name,
+        {**leaves.by_name, **dispatcher.meters.by_name},
         dispatcher.turns,
         dispatcher.queues(),
         shard.queued_items,

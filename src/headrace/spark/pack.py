@@ -12,10 +12,10 @@ from pyspark import TaskContext
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.packing import CORRUPT, ORDER, Envelope, Kind, Packer
 from headrace.model import PARTITION, Stream
-from headrace.plan.skew import seen_to_json
 from headrace.spark.checkpoint import END_MESSAGE
 from headrace.spark.envelopes import to_arrow
 from headrace.spark.orders import Orders, batch_number
+from headrace.spark.task_told import TaskTold
 
 FLUSH_ROWS = 1 << 21
 """Rows a task gathers before it packs them: bounds its memory."""
@@ -27,22 +27,23 @@ def packer(
     work: bytes, orders: Orders, stream: Stream, labels: tuple[int, ...]
 ) -> Callable[[Rows], Iterator[pa.RecordBatch]]:
     """The function that packs one stream's rows, for the run's first plan (pickled) or one that came later. A task ends
-    with a tally of its rows and the keys that many of them had."""
+    with a tally of its rows, the keys that many of them had, and what its operators did."""
 
     def pack(batches: Rows) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         now = orders.work(batch_number(), work)
-        packing = Packer(now.plan, stream, len(labels), task, now.grids)
+        clock = None if now.shard.scheduling is None else time.perf_counter
+        packing = Packer(now.plan, stream, len(labels), task, now.grids, clock)
         for rows in _gathered(batches):
             began_ns = time.perf_counter_ns()
             envelopes = list(packing.pack(_typed(rows, stream), time.time_ns() // 1000))
             spent_us = (time.perf_counter_ns() - began_ns) // 1000
             timed = [replace(one, spent_us=spent_us) if one.kind is Kind.TALLY else one for one in envelopes]
             yield to_arrow(timed, labels)
-        if any(seen.rows for seen in packing.heavy_seen.values()):  # also without such keys: rows make their share
-            told = seen_to_json(packing.heavy_seen)
-            yield to_arrow([Envelope(0, Kind.TALLY, stream.name, payload=told)], labels)
+        told = TaskTold.of(packing)
+        if told is not None:
+            yield to_arrow([Envelope(0, Kind.TALLY, stream.name, payload=told.to_payload())], labels)
 
     return pack
 

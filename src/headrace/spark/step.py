@@ -38,6 +38,7 @@ from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, Report, from_pand
 from headrace.spark.graph_told import graph_told
 from headrace.spark.orders import Orders, Work, batch_number
 from headrace.spark.staging import STAGING, StageWriter, batch_name
+from headrace.spark.task_told import TaskTold, leaves_of
 from headrace.spark.tree_told import tree_events, trees_told
 from headrace.spark.withholding import adapting
 
@@ -186,6 +187,7 @@ class Step:
         """The shard's statistics of this micro-batch."""
         held = shard.holdings()
         tallies = [one for one in envelopes if one.kind is Kind.TALLY]
+        tasks = [TaskTold.from_payload(one.payload) for one in tallies if len(one.payload)]
         if tallies:
             self._stage_ms["pack"] = max(one.spent_us for one in tallies) / 1000
         for one in envelopes:
@@ -203,12 +205,12 @@ class Step:
             "reached": shard.reached(),
             "joins": shard.joins(),
             "newest_us": shard.newest_us,
-            "seen": [bytes(one.payload).decode() for one in tallies if len(one.payload)],
+            "seen": [one.seen for one in tasks],
             "measured": self._timed("sample", lambda: _measured_to_json(shard)),
             "spent": self._budget.spent,
             "over_limit": self._budget.over_limit,
             "behind": shard.is_behind,
-            "graph": graph_told(shard),
+            "graph": graph_told(shard, leaves_of(tasks)),
             "trees": trees_told(shard, self._stepped_us),
             "stage_ms": self._stage_ms,
         }
