@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from headrace.config import Settings
 from headrace.errors import SourceError
 from headrace.lab.mine import METHODS, POLICIES, grids_of, mine, pictures_of
+from headrace.lab.running import run_mine
+from headrace.lab.storing import read_run
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import read_script
 
@@ -66,3 +70,41 @@ def test_rows_that_do_not_fit_the_declaration_are_refused(tmp_path: Path) -> Non
     record(tmp_path, "b")
     with pytest.raises(SourceError, match=r"stream a: cannot read .* as it is declared"):
         mine(plan(), tmp_path)
+
+
+def test_rows_without_an_event_time_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.lab.mine.INTERVALS", 3)
+    record(tmp_path, "a", rows=200)
+    record(tmp_path, "b", rows=200)
+    file = tmp_path / "a" / "part.parquet"
+    table = pq.read_table(file)
+    times = table.column("ts").to_pylist()
+    untimed = pa.array(
+        [None if row % 10 == 0 else time for row, time in enumerate(times)], table.schema.field("ts").type
+    )
+    pq.write_table(table.set_column(table.schema.get_field_index("ts"), "ts", untimed), file)
+    found = mine(plan(), tmp_path)
+    assert found.rows == {"a": 180, "b": 200}
+    assert found.untimed == {"a": 20}
+
+
+def test_a_stream_without_any_event_time_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, "a", rows=5, ts=pa.array([None] * 5, pa.timestamp("us", tz="UTC")))
+    record(tmp_path, "b")
+    with pytest.raises(SourceError, match=r"stream a: no row in .* has an event time \(ts\)"):
+        mine(plan(), tmp_path)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "queries.sql"
+    file.write_bytes(b"CREATE \xff")
+    with pytest.raises(SourceError, match=r"queries.sql: it is not UTF-8 text"):
+        run_mine(file, tmp_path, None, Console(file=io.StringIO()))
+
+
+@pytest.mark.parametrize("stored", [b"{", b"[]", b"{}", b'{"versions": 1}', b"\xff"])
+def test_a_broken_record_of_a_run_is_refused(tmp_path: Path, stored: bytes) -> None:
+    assert read_run(tmp_path) == {}
+    (tmp_path / "run.json").write_bytes(stored)
+    with pytest.raises(SourceError, match=r"run.json is not what this version stores"):
+        read_run(tmp_path)

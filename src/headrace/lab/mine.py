@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from headrace.engine.arrow_types import arrow_schema
@@ -50,11 +51,13 @@ FORMATS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson", ".arrow", ".feather
 
 @dataclass(slots=True)
 class Findings:
-    """By choice: what it came to. ``responses_s``: of each policy, by query; ``spent_s``: of each method."""
+    """By choice: what it came to. ``responses_s``: of each policy, by query; ``spent_s``: of each method. ``untimed``:
+    rows by stream that have no event time, which are left out as they would be in a run."""
 
     queries: list[str]
     rows: dict[str, int]
     seconds: float
+    untimed: dict[str, int] = field(default_factory=dict)
     responses_s: dict[str, dict[str, float]] = field(default_factory=dict)
     spent_s: dict[str, float] = field(default_factory=dict)
     joins: dict[str, JoinLoad] = field(default_factory=dict)
@@ -89,13 +92,15 @@ def _least(costs: Mapping[str, float], default: str) -> str:
 
 
 def mine(plan: SharedPlan, sample: Path) -> Findings:
-    rows = [_rows(stream, sample) for stream in _used(plan)]
+    read = {str(stream.name): _rows(stream, sample) for stream in _used(plan)}
+    rows = [one for one, _ in read.values()]
     begin_us = min(int(times[0]) for _, _, times in rows)
     end_us = max(int(times[-1]) for _, _, times in rows) + 1
     span_us = max(1, -(-(end_us - begin_us) // INTERVALS))
     feed = Feed(plan, rows, [begin_us + (number + 1) * span_us for number in range(INTERVALS)], 1)
     counts = {str(stream.name): batch.num_rows for stream, batch, _ in rows}
-    found = Findings([str(query) for query in plan.queries], counts, (end_us - begin_us) / 1e6)
+    untimed = {name: left_out for name, (_, left_out) in read.items() if left_out}
+    found = Findings([str(query) for query in plan.queries], counts, (end_us - begin_us) / 1e6, untimed)
     gc.collect()
     gc.freeze()  # what is there already need not be looked through for every step that is timed
     probes, joined_s = _time_methods(plan, feed, found)
@@ -113,20 +118,23 @@ def _used(plan: SharedPlan) -> list[Stream]:
     return [stream for stream in plan.catalog.streams if stream.name in names]
 
 
-def _rows(stream: Stream, sample: Path) -> Rows:
-    """A stream's recorded rows, in the order of their times."""
+def _rows(stream: Stream, sample: Path) -> tuple[Rows, int]:
+    """A stream's recorded rows, in the order of their times; and how many others have none."""
     files = _files(stream, sample)
     kind = {".jsonl": "json", ".ndjson": "json"}.get(files[0].suffix, files[0].suffix[1:])
     try:
         table = ds.dataset([str(file) for file in files], format=kind).to_table(columns=list(stream.schema.names))
-        table = table.cast(arrow_schema(stream.schema)).sort_by(stream.time).combine_chunks()
+        table = table.cast(arrow_schema(stream.schema))
     except (pa.ArrowException, OSError) as error:
         told = str(error).strip().splitlines()[0]
         raise SourceError(f"stream {stream.name}: cannot read {files[0].parent} as it is declared: {told}") from None
     if not table.num_rows:
         raise SourceError(f"stream {stream.name}: there are no rows in {files[0].parent}")
-    times = table.column(stream.time).cast(pa.int64()).to_numpy()
-    return stream, table.to_batches()[0], np.asarray(times)
+    timed = table.filter(pc.is_valid(table.column(stream.time))).sort_by(stream.time).combine_chunks()
+    if not timed.num_rows:
+        raise SourceError(f"stream {stream.name}: no row in {files[0].parent} has an event time ({stream.time})")
+    times = timed.column(stream.time).cast(pa.int64()).to_numpy()
+    return (stream, timed.to_batches()[0], np.asarray(times)), table.num_rows - timed.num_rows
 
 
 def _files(stream: Stream, sample: Path) -> list[Path]:

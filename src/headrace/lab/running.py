@@ -135,6 +135,8 @@ def run_mine(file: Path, sample: Path, out: Path | None, console: Console) -> No
         script = read_script(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise SourceError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SourceError(f"cannot read {file}: it is not UTF-8 text") from None
     if not script.queries:
         raise SourceError(f"{file} has no CREATE QUERY to try")
     if not sample.is_dir():
@@ -143,6 +145,8 @@ def run_mine(file: Path, sample: Path, out: Path | None, console: Console) -> No
         found = mine(share(script.catalog, tuple(script.queries)), sample)
     rows = ", ".join(f"{name} {count:,}" for name, count in found.rows.items())
     console.print(f"{len(found.queries)} queries on {found.seconds:,.0f} s of streams ({rows} rows)", highlight=False)
+    for name, left_out in found.untimed.items():
+        console.print(f"left out: {left_out:,} rows of {name} without an event time", highlight=False)
     for grid in grids_of(found):
         table = Table(*grid.head, title=grid.title)
         for row in grid.rows:

@@ -107,4 +107,12 @@ def write_run(out: Path, told: dict[str, Any]) -> None:
 
 def read_run(out: Path) -> dict[str, Any]:
     file = out / "run.json"
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+    if not file.exists():
+        return {}
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(told["versions"], dict):
+            raise TypeError
+    except (ValueError, LookupError, TypeError, OSError):
+        raise SourceError(f"{file} is not what this version stores: remove it, or run the experiments again") from None
+    return dict(told)
