@@ -90,6 +90,9 @@ def test_the_line_says_for_whom_tuples_wait_too() -> None:
     assert line(replace(waits, shards=some)).endswith(" held, output waits for humidity")
     none = tuple(replace(one, waiting_tuples=0) for one in STATS.shards)
     assert line(replace(waits, shards=none)).endswith(" held")
+    for behind_ms, said in ((900.0, " held"), (5_000.0, " for humidity")):
+        streams = tuple(replace(one, behind_ms=behind_ms if one.stream == "humidity" else 0.0) for one in STATS.streams)
+        assert line(replace(waits, shards=some, streams=streams)).endswith(said)
 
 
 def test_with_a_budget_operators_and_their_queues_are_shown() -> None:

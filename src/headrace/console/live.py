@@ -37,6 +37,8 @@ from headrace.stats import (
 ROWS = 20
 """Rows of a table; more do not fit on a screen with three of them."""
 WIDTH = 80
+WORTH_SAYING_MS = 2000.0
+"""In the plain line: how far a stream is behind before it is said that others wait for it."""
 
 _T = TypeVar("_T")
 
@@ -71,7 +73,9 @@ def line(stats: RunStats) -> str:
     backlog = sum(window.backlog_tuples for window in stats.windows)
     waiting = f", {backlog:,} waiting for their turn" if stats.probes_allowed is not None else ""
     results_held = sum(one.held_results for one in stats.ordering)
-    awaited = dict.fromkeys(name for one in stats.ordering for name in one.waits_for)
+    # Of streams that go on, one is always a little behind.
+    near = {one.stream for one in stats.streams if one.behind_ms is not None and one.behind_ms < WORTH_SAYING_MS}
+    awaited = dict.fromkeys(name for one in stats.ordering for name in one.waits_for if name not in near)
     if awaited and (results_held or any(shard.waiting_tuples for shard in stats.shards)):
         what = f"{results_held:,} results wait" if results_held else "output waits"
         waiting += f", {what} for {', '.join(awaited)}"
