@@ -18,7 +18,7 @@ from rich.console import Console
 
 from headrace import __version__
 from headrace.config import Settings, from_environment
-from headrace.errors import HeadraceError, SettingError, SourceError
+from headrace.errors import HeadraceError, SettingError, SourceError, setting_parts
 from headrace.lab.command import lab
 from headrace.plan.explain import explain as explain_plan
 from headrace.plan.explain_joins import side_names
@@ -29,7 +29,7 @@ from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.sinks import with_shared_sink
 from headrace.plan.tree_drawing import draw_tree
 from headrace.plan.tree_plans import check_plan_is_used, check_trees, plan_trees
-from headrace.sql import Script, read_script
+from headrace.sql import Places, Script, read_script
 
 if TYPE_CHECKING:
     from headrace.console.eventlog import EventLog
@@ -144,7 +144,8 @@ def _checked_engine(
 
     text = _read(file)
     script = read_script(text)
-    _print_explained(script, _settings(script, settings), console)
+    with _places(script, settings).pointing():
+        _print_explained(script, _settings(script, settings), console)
     engine = Engine()
     engine.sql(text)
     for name, value in _given(settings):
@@ -226,10 +227,11 @@ def explain(
     everything = (*script.queries, *script.explained_queries)
     if not everything:
         raise SourceError(f"{file} has no query to explain")
-    plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
-    check_method(plan, chosen)
-    check_trees(plan, chosen)
-    check_plan_is_used(plan, chosen)
+    with _places(script, settings).pointing():
+        plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
+        check_method(plan, chosen)
+        check_trees(plan, chosen)
+        check_plan_is_used(plan, chosen)
     if graph is not None:
         _draw(plan, graph, chosen)
     sys.stdout.write(explain_plan(plan, chosen, script.explained or None))
@@ -297,6 +299,11 @@ def _settings(script: Script, given: list[str] | None) -> Settings:
     for name, value in _given(given):
         settings = settings.with_text(name, value)
     return settings
+
+
+def _places(script: Script, given: list[str] | None) -> Places:
+    """Where the file has what it decides: not settings that the command line gives too."""
+    return script.places.without(setting_parts(*(name.lower() for name, _ in _given(given))))
 
 
 def _given(given: list[str] | None) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ the command line prints it without a traceback and exits with its ``exit_code``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,34 @@ class Place:
     line: int
     column: int
     width: int = 1
+
+
+class PartKind(Enum):
+    """What a part of a program is."""
+
+    STREAM = "stream"
+    QUERY = "query"
+    SETTING = "setting"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stream, a query or a setting of a program, by its name."""
+
+    kind: PartKind
+    name: str
+
+
+def stream_parts(*names: str) -> tuple[Part, ...]:
+    return tuple(Part(PartKind.STREAM, name) for name in names)
+
+
+def query_parts(*names: str) -> tuple[Part, ...]:
+    return tuple(Part(PartKind.QUERY, name) for name in names)
+
+
+def setting_parts(*names: str) -> tuple[Part, ...]:
+    return tuple(Part(PartKind.SETTING, name) for name in names)
 
 
 class HeadraceError(Exception):
@@ -48,16 +77,25 @@ class UnsupportedError(SqlError):
     """SQL that is well formed, but that Headrace does not run."""
 
 
-class PlanError(HeadraceError):
+class ProgramError(HeadraceError):
+    """Something wrong with a program, told where its text is not at hand. ``about``: the parts at fault, the first of
+    which that the text has is pointed at by whoever read it (``sql.places``)."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "", about: tuple[Part, ...] = ()) -> None:
+        super().__init__(f"{message}: {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+        self.about = about
+
+
+class PlanError(ProgramError):
     """A plan that cannot exist: a wrong type, a missing column, an impossible window."""
 
-    exit_code = 2
 
-
-class SettingError(HeadraceError):
+class SettingError(ProgramError):
     """A setting with a value that is not allowed; the message lists those that are."""
-
-    exit_code = 2
 
 
 class SourceError(HeadraceError):

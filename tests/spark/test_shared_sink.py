@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from streams import Feed, answers, cut, declare, published, readings
 
-from headrace.errors import PlanError
+from headrace.errors import SqlError
 from headrace.spark.session import Engine, Run
 
 pytestmark = pytest.mark.spark
@@ -126,7 +126,7 @@ def test_sinks_beside_each_other(place: Place, tmp_path: Path) -> None:
 def test_a_directory_is_one_sinks_or_one_querys(place: Place) -> None:
     into = " INTO (connector = 'parquet', shared = 'alerts')"
     own = alerts(1).replace("q0", "alerts")
-    with pytest.raises(PlanError, match=r"queries q0 and alerts both write to .*alerts"):
+    with pytest.raises(SqlError, match=r"queries q0 and alerts both write to .*alerts"):
         place.once(alerts(2, into) + own)
-    with pytest.raises(PlanError, match=r"queries alerts and q0 both write to .*alerts"):
+    with pytest.raises(SqlError, match=r"queries alerts and q0 both write to .*alerts"):
         place.once(own + alerts(2, into))

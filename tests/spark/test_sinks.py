@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from rich.console import Console
 from streams import READINGS, Feed, answers, assert_answers, cut, declare, readings
 
-from headrace.errors import PlanError, SettingError, SinkError, SourceError
+from headrace.errors import PlanError, SinkError, SourceError, SqlError
 from headrace.spark.session import Engine
 
 pytestmark = pytest.mark.spark
@@ -131,7 +131,7 @@ def test_what_cannot_be_started_is_refused(spark: SparkSession, tmp_path: Path) 
     engine.sql("CREATE QUERY q AS SELECT value FROM ticks")
     with pytest.raises(PlanError, match="no query other"):
         engine.sink("other", print)
-    with pytest.raises(SettingError, match="query q has nowhere to write to"):
+    with pytest.raises(SqlError, match="query q has nowhere to write to"):
         engine.start()
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="cannot write to"):

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from math import floor
 from typing import Protocol
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, setting_parts
 from headrace.plan.allocating import NEARLY, Allocation, AllocationProblem, Retention, allowances_of
 from headrace.plan.covering import Cover, cover_states
 from headrace.plan.knapsack import fill_whole, whole_unit
@@ -52,7 +52,9 @@ class Jda:
     def allocate(self, problem: AllocationProblem) -> Allocation:
         if len(problem.tree.joins) > 1:
             raise PlanError(
-                f"allocator jda is for a single join, and this plan has {len(problem.tree.joins)}: use jda_m or jaqpot"
+                f"allocator jda is for a single join, and this plan has {len(problem.tree.joins)}",
+                "use jda_m or jaqpot",
+                setting_parts("allocator"),
             )
         return Allocation(self.name, problem, by_join(problem))
 

@@ -40,7 +40,7 @@ def explain(
     their heavy keys. ``facts``: what was measured of the operators; ``ordering``: how order is kept now. ``trees``: how
     groups whose probes may be left out run; by default as planned before the first tuple."""
     wanted = set(plan.queries if queries is None else queries)
-    groups = [group for group in plan.groups if wanted & set(_queries(group))]
+    groups = [group for group in plan.groups if wanted & set(group.queries)]
     planned = plan_joins(plan, settings, grids, joins)
     grown = plan_trees(plan, settings, planned) | dict(trees or {})
     blocks = [
@@ -64,12 +64,8 @@ def explain(
     return "\n\n".join([_head(groups, settings.shards), *blocks, graph]) + "\n"
 
 
-def _queries(group: Group) -> list[QueryId]:
-    return [member.query for cls in group.classes for member in cls.members]
-
-
 def _head(groups: Sequence[Group], shards: int) -> str:
-    queries = sum(len(_queries(group)) for group in groups)
+    queries = sum(len(group.queries) for group in groups)
     return f"{_counted(queries, 'query', 'queries')} in {_counted(len(groups), 'group')} on {_counted(shards, 'shard')}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.config import Settings
-from headrace.errors import PlanError
+from headrace.errors import PlanError, query_parts, setting_parts
 from headrace.model import Catalog
 from headrace.plan.costs import JoinFacts, Order, StreamFacts
 from headrace.plan.facts import declared_facts
@@ -98,18 +98,25 @@ def check_method(plan: SharedPlan, settings: Settings) -> None:
     """Refuses a method that cannot do what is asked of it."""
     if settings.join_method in ("lazy", "general") and not settings.reevaluate_us:
         raise PlanError(
-            f"setting join_method: {settings.join_method} joins tuples of a stretch of time together: "
-            "say how long it is, such as SET reevaluate = '1 second', or take eager, naive, index or hybrid"
+            f"setting join_method: {settings.join_method} joins tuples of a stretch of time together",
+            "say how long it is, such as SET reevaluate = '1 second', or take eager, naive, index or hybrid",
+            setting_parts("join_method", "reevaluate"),
         )
     if settings.join_method == "eager" and settings.reevaluate_us:
-        raise PlanError("setting join_method: eager joins tuples at once: take lazy, or SET reevaluate = '0 seconds'")
+        raise PlanError(
+            "setting join_method: eager joins tuples at once",
+            "take lazy, or SET reevaluate = '0 seconds'",
+            setting_parts("join_method", "reevaluate"),
+        )
     if settings.join_method != "index":
         return
     for group in plan.groups:
         if group.graph is not None and not _all_indexed(group):
             raise PlanError(
                 f"setting join_method: index does not do for {group.signature}: a stream has no equality or comparison "
-                "to find its tuples by, from some other: take hybrid"
+                "to find its tuples by, from some other",
+                "take hybrid",
+                setting_parts("join_method") + query_parts(*group.queries),
             )
 
 

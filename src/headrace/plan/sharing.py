@@ -147,6 +147,10 @@ class Group:
         return tuple(input.stream in counted for input in self.inputs)
 
     @property
+    def queries(self) -> tuple[QueryId, ...]:
+        return tuple(member.query for cls in self.classes for member in cls.members)
+
+    @property
     def is_join(self) -> bool:
         return len(self.sides) > 1
 

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, query_parts
 from headrace.model import Options, QueryId
 from headrace.plan.queries import Query
 
@@ -46,14 +46,17 @@ def check_shared(queries: Iterable[Query]) -> None:
         if query.schema.find(QUERY_COLUMN) is not None:
             raise PlanError(
                 f"query {query.name} has a column {QUERY_COLUMN}, as the shared sink {sink} calls the column that says "
-                "whose a row is: give it another name with AS"
+                "whose a row is",
+                "give it another name with AS",
+                query_parts(query.name),
             )
         other = first.setdefault(sink, query)
         difference = None if other is query else _difference(other, query)
         if difference is not None:
             raise PlanError(
-                f"queries {other.name} and {query.name} share the sink {sink}, but {difference}: "
-                "make them the same, or give one of the queries another sink"
+                f"queries {other.name} and {query.name} share the sink {sink}, but {difference}",
+                "make them the same, or give one of the queries another sink",
+                query_parts(query.name, other.name),
             )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 
 from headrace.config import Settings
-from headrace.errors import PlanError
+from headrace.errors import PlanError, query_parts, setting_parts
 from headrace.plan.allocating import Allocation, AllocationProblem, Retention
 from headrace.plan.allocators import allocate
 from headrace.plan.costs import JoinFacts
@@ -65,7 +65,11 @@ def check_trees(plan: SharedPlan, settings: Settings) -> None:
     several = next((group for group in adapting if len(group.sides) > 2), None)
     if settings.allocator == "jda" and several is not None:
         names = ", ".join(side_names(several))
-        raise PlanError(f"allocator jda is for a join of two streams, and one joins {names}: use jda_m or jaqpot")
+        raise PlanError(
+            f"allocator jda is for a join of two streams, and one joins {names}",
+            "use jda_m or jaqpot",
+            setting_parts("allocator") + query_parts(*several.queries),
+        )
 
 
 def check_plan_is_used(plan: SharedPlan, settings: Settings) -> None:
@@ -74,8 +78,9 @@ def check_plan_is_used(plan: SharedPlan, settings: Settings) -> None:
     if settings.plan is not None and not any(group.adapts for group in plan.groups):
         raise PlanError(
             f"setting plan: {settings.plan!r} is a tree of joins, by which queries with ON OVERLOAD ADAPT run, and "
-            "there is none: end a query with ON OVERLOAD ADAPT (without a budget it leaves nothing out), or leave "
-            "SET plan out"
+            "there is none",
+            "end a query with ON OVERLOAD ADAPT (without a budget it leaves nothing out), or leave SET plan out",
+            setting_parts("plan"),
         )
 
 

@@ -26,7 +26,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TypeAlias
 
-from headrace.errors import PlanError
+from headrace.errors import PlanError, setting_parts
 
 Sides: TypeAlias = tuple[int, ...]
 """Sides in ascending order: what tells the states of a tree apart, and a state again in another tree."""
@@ -237,7 +237,7 @@ def parse_tree(text: str, names: Sequence[str]) -> JoinTree:
     >>> parse_tree("((a b) c", "abc")
     Traceback (most recent call last):
         ...
-    headrace.errors.PlanError: plan '((a b) c': it ends within a join: write ')' (a plan of these is '((a b) c)')
+    headrace.errors.PlanError: plan '((a b) c': it ends within a join, where ')' is missing: write '((a b) c)', say
     """
     if len(names) < 2 or len(set(names)) < len(names):
         raise PlanError(f"a plan is of two names or more, all different: {', '.join(names)}")
@@ -273,7 +273,7 @@ class _Parser:
             left, right = self._node(), self._node()
             closing = self._next("')'")
             if closing != ")":
-                raise self._wrong(f"a join has two parts, '{closing}' is a third: write ')' or more parentheses")
+                raise self._wrong(f"a join has two parts, and '{closing}' is a third")
             return Fork(left, right)
         if token == ")":
             raise self._wrong("a join has two parts, ')' comes before the second")
@@ -286,9 +286,9 @@ class _Parser:
 
     def _next(self, wanted: str) -> str:
         if self._at == len(self._tokens):
-            raise self._wrong(f"it ends within a join: write {wanted}" if self._tokens else "it is empty")
+            raise self._wrong(f"it ends within a join, where {wanted} is missing" if self._tokens else "it is empty")
         self._at += 1
         return str(self._tokens[self._at - 1])
 
     def _wrong(self, message: str) -> PlanError:
-        return PlanError(f"plan '{self._text}': {message} (a plan of these is '{self._example}')")
+        return PlanError(f"plan '{self._text}': {message}", f"write '{self._example}', say", setting_parts("plan"))

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.config import Settings
-from headrace.errors import HeadraceError, SettingError
+from headrace.errors import HeadraceError, SettingError, setting_parts
 from headrace.model import Catalog, Options
 from headrace.plan.queries import Query
 
@@ -51,16 +51,19 @@ def jars_conf(settings: Settings, formats: Iterable[str] = ()) -> dict[str, str]
     return {"spark.jars.packages": ",".join(packages)} if packages else {}
 
 
+_JARS_HINT = "write a directory of jars, or files parted by commas"
+
+
 def _jar_files(text: str) -> list[str]:
     if "," not in text and Path(text).is_dir():
         found = sorted(str(path.absolute()) for path in Path(text).glob("*.jar"))
         if not found:
-            raise SettingError(f"setting jars: there is no jar in {text}")
+            raise SettingError(f"setting jars: there is no jar in {text}", _JARS_HINT, setting_parts("jars"))
         return found
     files = [one.strip() for one in text.split(",")]
     for one in files:
         if "://" not in one and not Path(one).is_file():
-            raise SettingError(f"setting jars: there is no {one}: write a directory of jars, or files parted by commas")
+            raise SettingError(f"setting jars: there is no {one}", _JARS_HINT, setting_parts("jars"))
     return files
 
 

@@ -31,7 +31,7 @@ from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Scheduling
 from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
-from headrace.errors import PlanError, SettingError, SourceError
+from headrace.errors import PlanError, SettingError, SourceError, query_parts, setting_parts, stream_parts
 from headrace.model import Catalog, Column, QueryId, Schema, Stream, StreamId, format_duration
 from headrace.plan.explain import explain
 from headrace.plan.joinplans import check_method
@@ -64,7 +64,7 @@ from headrace.spark.sources import check_files, check_path, source_frame
 from headrace.spark.staging import BATCH_COLUMN, STAGING, check_writable, claim
 from headrace.spark.step import HostOptions
 from headrace.spark.warmup import WORKER_CONF, warm_up
-from headrace.sql import Script, read_script
+from headrace.sql import Places, Script, read_script
 
 __all__ = ["Engine", "Run"]
 
@@ -89,6 +89,7 @@ class Engine:
         self._settings = settings if settings is not None else from_environment()
         self._catalog = Catalog()
         self._queries: tuple[Query, ...] = ()
+        self._places = Places()
         self._frames: dict[StreamId, DataFrame] = {}
         self._callbacks: dict[str, Callback] = {}
 
@@ -103,7 +104,8 @@ class Engine:
     def open_session(self, log: Path | None = None) -> None:
         """Makes a session to run on, with the jars that the program's connectors need; ``log`` gets what Spark
         prints."""
-        conf = jars_conf(self._settings, formats_of(self._catalog, self._queries))
+        with self._places.pointing():
+            conf = jars_conf(self._settings, formats_of(self._catalog, self._queries))
         self._spark = local.local_session(log, master=self._settings.master, conf=conf)
 
     def use(self, spark: SparkSession) -> None:
@@ -121,23 +123,24 @@ class Engine:
     def set(self, name: str, value: str) -> None:
         """Changes a setting, as SET does."""
         self._settings = self._settings.with_text(name, value)
+        self._places = self._places.without(setting_parts(name.lower()))
 
     def check(self, out: str | Path | None, checkpoint: str | Path | None = None) -> None:
         """Refuses what could not run, before Spark is started: no query, unreadable sources, unwritable outputs. Where
         a run goes on, files are taken as they are while it runs."""
         if not self._queries:
             raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT ...")
-        _check_settings(self._settings)
+        with self._places.pointing():
+            _check_settings(self._settings)
         goes_on = out is not None and has_begun(self._checkpoint_directory(Path(out), checkpoint))
         for stream in self._catalog.streams:
             check_path(stream)
             if not goes_on:
                 check_files(stream)
-        plan = self.plan()
-        check_method(plan, self._settings)
-        check_trees(plan, self._settings)
+        plan = self._fitting_plan()
         if out is not None:
-            sinks = _sinks(plan, Path(out), self._callbacks, self._settings.console_rows)
+            with self._places.pointing():
+                sinks = self.sinks(plan, Path(out))
             for one in {sinks.out, *(path.parent for path in sinks.directories.values())}:
                 check_writable(one)
             check_writable(self._checkpoint_directory(Path(out), checkpoint), "--checkpoint")
@@ -171,6 +174,7 @@ class Engine:
         self._catalog, self._queries = script.catalog, script.queries
         for name, value in script.settings:
             self.set(name, value)
+        self._places = self._places.with_later(script.places)
         return script
 
     def sink(self, query: str, callback: Callback) -> None:
@@ -180,7 +184,16 @@ class Engine:
         self._callbacks[query] = callback
 
     def plan(self) -> SharedPlan:
-        return self.plan_of(self._queries)
+        with self._places.pointing():
+            return self.plan_of(self._queries)
+
+    def _fitting_plan(self) -> SharedPlan:
+        """The plan, refused if the settings do not fit it."""
+        plan = self.plan()
+        with self._places.pointing():
+            check_method(plan, self._settings)
+            check_trees(plan, self._settings)
+        return plan
 
     def plan_of(self, queries: Sequence[Query]) -> SharedPlan:
         """The plan of these queries; those without INTO go to the shared sink, if one is set."""
@@ -188,10 +201,9 @@ class Engine:
 
     def explain(self, queries: Sequence[QueryId] | None = None) -> str:
         """The shared plan as text."""
-        plan = self.plan()
-        check_method(plan, self._settings)
-        check_trees(plan, self._settings)
-        check_plan_is_used(plan, self._settings)
+        plan = self._fitting_plan()
+        with self._places.pointing():
+            check_plan_is_used(plan, self._settings)
         return explain(plan, self._settings, queries)
 
     def start(
@@ -205,10 +217,11 @@ class Engine:
     ) -> Run:
         """Starts everything as one streaming query. ``once``: takes the input there is, releases all, and stops.
         ``forget_changes``: queries that were added or dropped live in earlier runs are as this program has them."""
-        if once:
-            _check_ends(self._catalog)
         settings = self._settings
-        directory = _output_directory(out, self.plan(), self._callbacks)
+        with self._places.pointing():
+            if once:
+                _check_ends(self._catalog)
+            directory = _output_directory(out, self.plan(), self._callbacks)
         self.check(directory, checkpoint)
         where = self._checkpoint_directory(directory, checkpoint)
         opened = open_checkpoint(where, self._catalog.streams, shard_labels(settings.shards))
@@ -225,9 +238,11 @@ class Engine:
                     "queries added, dropped or paused live before are as they were then (--forget-changes: not)"
                 )
             _clear(opened.requests)
-            plan = self.plan_of(queries.running)
-            check_plan_is_used(plan, settings)
-            sinks = _sinks(plan, directory, self._callbacks, settings.console_rows)
+            changed = query_parts(*(one.name for one in queries.running if one not in self._queries))
+            with self._places.without(changed).pointing():
+                plan = self.plan_of(queries.running)
+                check_plan_is_used(plan, settings)
+                sinks = self.sinks(plan, directory)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in set(sinks.directories.values()):
                 claim(one, opened.id)
@@ -384,12 +399,15 @@ def _check_settings(settings: Settings) -> None:
     if settings.evaluate == "eager" and settings.reevaluate_us:
         raise SettingError(
             f"setting evaluate: eager is whenever anything changes, and reevaluate is every "
-            f"{format_duration(settings.reevaluate_us)}: set one of them"
+            f"{format_duration(settings.reevaluate_us)}",
+            "set one of them",
+            setting_parts("evaluate", "reevaluate"),
         )
     if settings.block is not None and settings.block.rows is not None and settings.shards > 1:
         raise SettingError(
-            f"setting block: {settings.block} cannot be cut alike on {settings.shards} shards: "
-            "write a stretch of time, such as '100 ms', or SET shards = 1"
+            f"setting block: {settings.block} cannot be cut alike on {settings.shards} shards",
+            "write a stretch of time, such as '100 ms', or SET shards = 1",
+            setting_parts("block", "shards"),
         )
 
 
@@ -398,11 +416,16 @@ def _check_ends(catalog: Catalog) -> None:
     for stream in catalog.streams:
         if stream.option("connector") == "generator" and stream.option("duration") is None:
             raise SettingError(
-                f"stream {stream.name} never ends, so not all of it can be taken: give it a duration, "
-                "such as duration = '1 minute', or run without --once"
+                f"stream {stream.name} never ends, so not all of it can be taken",
+                "give it a duration, such as duration = '1 minute', or run without --once",
+                stream_parts(stream.name),
             )
         if stream.option("connector") == "spark" and str(stream.option("format")).lower() in ENDLESS:
-            raise SettingError(f"stream {stream.name} never ends, so not all of it can be taken: run without --once")
+            raise SettingError(
+                f"stream {stream.name} never ends, so not all of it can be taken",
+                "run without --once",
+                stream_parts(stream.name),
+            )
 
 
 def _output_directory(out: str | Path | None, plan: SharedPlan, callbacks: dict[str, Callback]) -> Path:
@@ -410,7 +433,11 @@ def _output_directory(out: str | Path | None, plan: SharedPlan, callbacks: dict[
         return Path(out).absolute()
     homeless = [query for query, into in plan.sinks if query not in callbacks and not into]
     if homeless:
-        raise SettingError(f"query {homeless[0]} has nowhere to write to: give out=DIR, an INTO clause or a callback")
+        raise SettingError(
+            f"query {homeless[0]} has nowhere to write to",
+            "give out=DIR, an INTO clause or a callback",
+            query_parts(homeless[0]),
+        )
     return Path(tempfile.mkdtemp(prefix="headrace-out-"))
 
 
@@ -432,7 +459,11 @@ def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_
             directories[query] = path = Path(dict(into).get("path") or out / (sink or query)).absolute()
             owner, taken = owners.setdefault(path, (sink, query))
             if taken != query and (sink is None or owner != sink):
-                raise PlanError(f"queries {taken} and {query} both write to {path}: give one of them another path")
+                raise PlanError(
+                    f"queries {taken} and {query} both write to {path}",
+                    "give one of them another path",
+                    query_parts(query, taken),
+                )
             _check_columns(query, schemas[query])
     called = {query: (schemas[QueryId(query)], callback) for query, callback in callbacks.items() if query in schemas}
     outlets = of_queries(schemas, [one for one in plan.sinks if one[0] not in callbacks])
@@ -441,7 +472,11 @@ def _sinks(plan: SharedPlan, out: Path, callbacks: dict[str, Callback], console_
 
 def _check_columns(query: str, schema: Schema) -> None:
     if schema.find(BATCH_COLUMN):
-        raise PlanError(f"query {query} has a column {BATCH_COLUMN}, which names its directories: give it another name")
+        raise PlanError(
+            f"query {query} has a column {BATCH_COLUMN}, which names its directories",
+            "give it another name with AS",
+            query_parts(query),
+        )
 
 
 @contextmanager

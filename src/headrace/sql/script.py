@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from headrace.config import Settings
-from headrace.errors import SettingError
+from headrace.errors import Part, SettingError, query_parts, setting_parts, stream_parts
 from headrace.model import Catalog, QueryId
 from headrace.plan.queries import Query
 from headrace.sql.declarations import bind_into, bind_stream, check_into
 from headrace.sql.lexer import span_of_all, split_statements, tokenize
+from headrace.sql.places import Places
 from headrace.sql.reader import Word
 from headrace.sql.select import Known, bind_select
 from headrace.sql.statements import (
@@ -26,7 +27,7 @@ from headrace.sql.statements import (
     Statement,
     read_statement,
 )
-from headrace.sql.text import SqlText, suggest
+from headrace.sql.text import Span, SqlText, suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Script:
     explained_queries: tuple[Query, ...]
     """Queries written after EXPLAIN; they are not run."""
     dropped: tuple[QueryId, ...]
+    places: Places = field(default_factory=Places, compare=False)
+    """Where this text declares its streams and queries, and says SET."""
 
 
 def read_script(text: str, catalog: Catalog = Catalog(), queries: tuple[Query, ...] = ()) -> Script:  # noqa: B008
@@ -71,6 +74,7 @@ class _State:
     explained: list[QueryId] = field(default_factory=list)
     explained_queries: list[Query] = field(default_factory=list)
     dropped: list[QueryId] = field(default_factory=list)
+    spans: dict[Part, tuple[SqlText, Span]] = field(default_factory=dict)
 
     def apply(self, statement: Statement, text: str) -> None:
         match statement:
@@ -93,7 +97,11 @@ class _State:
             tuple(self.explained),
             tuple(self.explained_queries),
             tuple(self.dropped),
+            Places(self.spans),
         )
+
+    def _place(self, parts: tuple[Part, ...], span: Span) -> None:
+        self.spans.update((part, (self.source, span)) for part in parts)
 
     def _create_stream(self, statement: CreateStream) -> None:
         if self.catalog.find(statement.name.text) is not None:
@@ -101,12 +109,14 @@ class _State:
                 f"there is a stream {statement.name.text} already", statement.name.span, "give this one another name"
             )
         self.catalog = self.catalog.with_stream(bind_stream(self.source, statement))
+        self._place(stream_parts(statement.name.text), statement.name.span)
 
     def _create_query(self, statement: CreateQuery, text: str) -> None:
         name = statement.name
         if name is None:
             free = self._free_name("query", self.queries)
             self.queries.append(replace(self._bind(free, statement.select), text=f"CREATE QUERY {free} AS {text}"))
+            self._place(query_parts(free), statement.select.span)
             return
         if self._find(name.text) is not None:
             raise self.source.error(
@@ -115,6 +125,7 @@ class _State:
                 f"write DROP QUERY {name.text}; before, or another name",
             )
         self.queries.append(replace(self._bind(QueryId(name.text), statement.select), text=text))
+        self._place(query_parts(name.text), name.span)
 
     def _bind(self, name: QueryId, select: SelectText) -> Query:
         known = Known(self.catalog, tuple(query.name for query in self.queries))
@@ -146,11 +157,13 @@ class _State:
             message, hint = _parted(str(error))
             raise self.source.error(message, value.span, hint) from error
         self.settings.append((name.text, value.text))
+        self._place(setting_parts(name.text), value.span)
 
     def _explain(self, statement: Explain) -> None:
         if statement.select is not None:
             name = self._free_name("explain", [*self.queries, *self.explained_queries])
             self.explained_queries.append(self._bind(name, statement.select))
+            self._place(query_parts(name), statement.select.span)
             return
         names = [query.name for query in self.queries]
         if statement.name is not None:
