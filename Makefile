@@ -1,7 +1,7 @@
 # make demo and make test do all the set-up themselves, on a fresh Debian machine too: see scripts/setup.
 VENV ?= .venv
 BENCH_ARGS ?=
-# Fast tests run in so many processes side by side. Tests that run Spark have both cores busy by themselves: one at a time.
+# Tests run in so many processes side by side: those that run Spark too, because it waits for much (its start, its logs).
 TEST_PROCESSES ?= 2
 # Spark on one machine: a host name that does not resolve must not keep it from starting.
 SPARK_LOCAL_IP ?= 127.0.0.1
@@ -37,7 +37,7 @@ search: setup ## the fast tests on new random examples, other ones each time (HY
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadgroup -m "not spark"
 
 test-spark: setup chromium ## only the tests that run Spark
-	$(SPARK_ENV) $(BIN)/pytest -v -m spark
+	$(SPARK_ENV) $(BIN)/pytest -v -n $(TEST_PROCESSES) --dist loadfile -m spark
 
 bench: setup ## Headrace against Spark's own joins; results in out/bench (BENCH_ARGS=--quick for a small one)
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.bench $(BENCH_ARGS)

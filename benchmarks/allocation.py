@@ -8,7 +8,8 @@ best (``benchmarks/allocation_programs.py``).
   cover         what GH-WMSCP's refresh rates cost, over the least; has to be at most 1 + ln m for m states
   time          of a JAQPOT allocation by streams, the least of several; has to grow no faster than quadratically
   figure 12     results over saturation by service rate and allocator, of the linear and the bushy plan of four streams;
-                then with fewer results a probe, and with states that are by window instead of by count
+                then with fewer results a probe, with states that are by window instead of by count, and with a
+                service rate that only tuples of streams count for, as the paper's equation 3 is printed
   figure 13     stale results, and the share of the service rate for freshness, by predicate
   infeasible    plans whose freshness predicates cannot be kept
 
@@ -47,6 +48,8 @@ STREAMS = (4, 8, 16, 32)
 QUADRATIC = 2.0
 """The power of the number of streams that a time may grow by."""
 MOST_TIMES = 100.0
+FREE = 1e-9
+"""What a probe costs that is to cost nothing."""
 
 
 def plans(count: int, seed: int) -> Iterable[tuple[AllocationProblem, random.Random]]:
@@ -167,6 +170,26 @@ def by_window(problem: AllocationProblem, share: float) -> AllocationProblem:
     return replace(sparse(problem, share), retention=Retention.WINDOW)
 
 
+def streams_only(problem: AllocationProblem, share: float) -> AllocationProblem:
+    """Equation 3 as printed: of all probes, only those by tuples of streams take anything."""
+    probes = [
+        replace(one, cost=1.0 if len(half.own) == 1 else FREE)
+        for one, half in zip(problem.probes, problem.tree.half_ways, strict=True)
+    ]
+    free = replace(problem, probes=tuple(probes))
+    return free.with_mu(share * free.saturation.spent)
+
+
+def told_linear(seed: int, runs: int, share: float = 0.6, wanted: float = 0.7) -> str:
+    """How many linear plans can have more than a share of the results at all: GrePP makes the most."""
+    found = _of_saturation(seed, runs, SHAPES["linear"], share, "grepp", as_it_is)
+    over = sum(one > wanted for one in found)
+    told = (
+        f"{over} of {runs} linear plans can have more than {wanted:.0%} of the results with {share:.0%} of saturation"
+    )
+    return f"figure 12: {told}; the most of any is {max(found):.1%}"
+
+
 def figure_12(seed: int, runs: int, shaped: Shaped, title: str) -> Table:
     table = Table(title=title)
     table.add_column("mu / saturation", justify="right")
@@ -254,8 +277,10 @@ def main() -> int:
     ]
     sparser = f"selectivities / {SPARSE:g}"
     console.print(figure_12(options.seed, runs, as_it_is, "figure 12"))
+    console.print(told_linear(options.seed, runs))
     console.print(figure_12(options.seed, runs, sparse, f"figure 12, {sparser}"))
     console.print(figure_12(options.seed, runs, by_window, f"states by window, {sparser}"))
+    console.print(figure_12(options.seed, runs, streams_only, "figure 12, mu in tuples of streams (equation 3)"))
     console.print(figure_13(options.seed, runs, as_it_is, "10%", "figure 13"))
     console.print(figure_13(options.seed, runs, sparse, "300", f"figure 13, {sparser}"))
     console.print(told_infeasible(options.seed, runs))

@@ -33,7 +33,7 @@ def series(results: Results, name: str) -> list[Point]:
 def checks(results: Results) -> list[dict[str, Any]]:
     """What the paper says, on these numbers."""
     alpha = results["setting"]["alpha"]
-    figures = [*series(results, "cost"), *series(results, "rate")]
+    figures = results["points"]
     cost, regular = series(results, "cost"), series(results, "regular")
     worst = max(response(one, "filter-order") / response(one, "sync-filter") for one in results["points"])
     better = [min(response(one, "filter-order"), response(one, "sync-filter")) for one in figures]
@@ -48,8 +48,8 @@ def checks(results: Results) -> list[dict[str, Any]]:
         _check("Filter-Order's response against Sync-Filter's, at worst", f"<= {1 + NEAR:g}", worst),
         _check("Figure 8: the gap at the largest cost against that at the smallest", "> 1",
                gain(cost[-1]) / max(gain(cost[0]), 1e-9)),
-        _check("evenly spaced: the gap against equation 7, at the largest cost", ">= 0.5",
-               gain(regular[-1]) / regular[-1]["gain_expected"]),
+        _check("evenly spaced: the gap against equation 7, at least", ">= 0.8",
+               min(gain(one) / one["gain_expected"] for one in regular)),
         _check("Adaptive's response against the better one, at worst", "<= 1.1", adaptive),
         _check("Adaptive's switch as predicted, of the clear points", ">= 1", len(as_predicted) / max(len(clear), 1)),
         _check("all approaches have the same number of results", ">= 1", float(is_same)),
@@ -66,8 +66,6 @@ def _check(what: str, wanted: str, value: float) -> dict[str, Any]:
 def _rows(points: list[Point]) -> list[list[str]]:
     found = []
     for one in points:
-        has_adaptive = "adaptive" in one["runs"]
-        last = one["runs"]["adaptive"]["last"] if has_adaptive else ""
         found.append(
             [
                 f"{one['slow']:g}/s",
@@ -75,10 +73,10 @@ def _rows(points: list[Point]) -> list[list[str]]:
                 f"{one['busy']:.3f}",
                 f"{response(one, 'sync-filter'):.3f} s",
                 f"{response(one, 'filter-order'):.3f} s",
-                f"{response(one, 'adaptive'):.3f} s" if has_adaptive else "",
+                f"{response(one, 'adaptive'):.3f} s",
                 f"{gain(one):.0%}",
                 f"{one['gain_expected']:.0%}",
-                last,
+                one["runs"]["adaptive"]["last"],
             ]
         )
     return found

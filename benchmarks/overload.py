@@ -1,7 +1,8 @@
 """`make bench-overload`: CPU-limited execution, paper 001's figures 11 to 13 in the engine, and overload on Spark.
 
   figure 12     results over saturation by service rate, of linear and bushy plans of four streams (figure 10's
-                parameters, see ``headrace.lab.overload``): JAQPOT and JDA_M on the same tuples
+                parameters, see ``headrace.lab.overload``): JAQPOT and JDA_M on the same tuples; then with a service
+                rate that only tuples of streams count for, as the paper's equation 3 is printed
   figure 13     stale results by freshness predicate, with little service rate, where nothing but the allocation keeps
                 them away; and the share of it that JAQPOT spends for freshness
   figure 11     results over time while selectivities change twice, with probes allocated anew
@@ -9,7 +10,8 @@
                 results are, how many there are
 
 Writes ``overload.json``, ``overload.md`` and ``overload.png``. Targets are reported, met or missed. ``--no-spark``
-leaves the last part out; ``--only-spark`` the others.
+leaves the last part out; ``--only-spark`` the others; ``--figures 12`` all figures but that. What was measured before
+in the same directory stays in the report.
 """
 
 from __future__ import annotations
@@ -27,10 +29,15 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.overload_report import checks, draw, markdown, show
-from headrace.lab.overload import DENSE, SPARSE, Arrivals, Saturation, drawn_setting, run_limited, saturate
+from headrace.lab.overload import DENSE, SPARSE, Arrivals, Family, Saturation, drawn_setting, run_limited, saturate
 
 SHAPES = ("linear", "bushy")
-FAMILIES = {"dense": DENSE, "sparse": SPARSE}
+FAMILIES: dict[str, tuple[Family, bool]] = {
+    "dense": (DENSE, False),
+    "sparse": (SPARSE, False),
+    "dense, mu in stream tuples": (DENSE, True),
+}
+"""Parameters, and whether mu is in tuples of streams alone."""
 SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 FRESHNESS = (1.5, 3.0, 5.0)
 LITTLE = 0.2
@@ -43,11 +50,12 @@ def figure_12(plans: dict[str, int], console: Console) -> dict[str, Any]:
     """By family and shape, allocator and share of saturation: results over saturation's, the mean of several plans."""
     found: dict[str, Any] = {}
     for kind, shape in product(FAMILIES, SHAPES):
-        family, name = FAMILIES[kind], f"{kind}, {shape}"
+        (family, is_by_stream), name = FAMILIES[kind], f"{kind}, {shape}"
         shares: dict[str, dict[str, list[float]]] = {one: {} for one in ("jaqpot", "jda_m")}
         clock: list[float] = []
         for seed in range(plans[kind]):
-            arrivals = Arrivals(drawn_setting(family, shape, seed, freshness=5.0), family.seconds)
+            setting = replace(drawn_setting(family, shape, seed, freshness=5.0), is_by_stream=is_by_stream)
+            arrivals = Arrivals(setting, family.seconds)
             all_of_it = saturate(arrivals, family.warm_s)
             for allocator, share in product(shares, SHARES):
                 run = run_limited(arrivals, all_of_it, allocator, share, family.warm_s)
@@ -128,6 +136,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("out/overload"))
     parser.add_argument("--plans", type=int, default=2, help="of each shape")
     parser.add_argument("--seconds", type=int, default=40, help="of each run on Spark")
+    parser.add_argument("--figures", nargs="*", choices=("11", "12", "13"), default=("11", "12", "13"))
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--only-spark", action="store_true")
     options = parser.parse_args()
@@ -136,12 +145,13 @@ def main() -> int:
     kept = options.out / "overload.json"
     results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     results["measured_at"] = time.strftime("%Y-%m-%d")
-    if not options.only_spark:
-        results["figure 11"] = figure_11(console)
-        kept.write_text(json.dumps(results, indent=1))
-        results["figure 12"] = figure_12({"dense": 1, "sparse": options.plans}, console)
-        kept.write_text(json.dumps(results, indent=1))
-        results["figure 13"] = figure_13(options.plans, console)
+    figures = {
+        "11": lambda: figure_11(console),
+        "12": lambda: figure_12({kind: options.plans if kind == "sparse" else 1 for kind in FAMILIES}, console),
+        "13": lambda: figure_13(options.plans, console),
+    }
+    for name in () if options.only_spark else options.figures:
+        results[f"figure {name}"] = figures[name]()
         kept.write_text(json.dumps(results, indent=1))
     if not options.no_spark:
         from headrace.lab.overload_on_spark import MODES, Overload, run_modes

@@ -146,6 +146,10 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _line(shape: str) -> str:
+    return ":" if "stream tuples" in shape else "-" if shape.startswith("dense") else "--"
+
+
 def draw(results: dict[str, Any], path: Path) -> None:
     """Figure 12 and 11 for both shapes, figure 13, and the two runs on Spark."""
     import matplotlib
@@ -159,7 +163,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         for name in ("jaqpot", "jda_m"):
             shares = [100 * float(share) for share in one[name]]
             made = [100 * part for part in one[name].values()]
-            style = {"color": COLOURS[name], "linestyle": "-" if shape.startswith("dense") else "--", "marker": "o"}
+            style = {"color": COLOURS[name], "linestyle": _line(shape), "marker": "o"}
             axes[0][column].plot(shares, made, label=f"{name.upper()}, {shape}", **style)
         axes[0][column].set(
             title=f"Figure 12: {shape.split()[-1]}", xlabel="mu, % of saturation", ylabel="results, % of saturation"

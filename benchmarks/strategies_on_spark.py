@@ -4,14 +4,18 @@ First a run without a limit that matters tells what a micro-batch's work takes o
 over the load as their budget. Every run has its own start, at which the streams' first tuples are due: the arrivals are
 the same, as far as micro-batches begin on time. Latency is from when a result's newest tuple was read to when its
 micro-batch was published; queue memory is what is carried over to the next micro-batch, on all shards together.
+
+Each run is stored as it ends. What was stored for the same setting is not run again, so that the runs, which take
+minutes each, may be made in several goes.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +35,57 @@ PATIENCE_S = 600
 Planned = Sequence[tuple[str, str, float | None]]
 
 
+FREE = "without a limit"
+
+
 def on_spark(
-    setting: Sixteen, load: float, planned: Planned, out: Path, say: Callable[[str, dict[str, Any]], None]
-) -> Results:
-    """All strategies; ``planned``: by name, a strategy, and its memory as a part of what path capacity needs."""
+    setting: Sixteen,
+    load: float,
+    planned: Planned,
+    out: Path,
+    say: Callable[[str, dict[str, Any]], None],
+    at_once: int | None = None,
+) -> Results | None:
+    """All strategies; ``planned``: by name, a strategy, and its memory as a part of what path capacity needs. None:
+    this go made ``at_once`` runs, and some are left."""
     slower = replace(setting, speed=setting.speed / TRIGGER_S)
-    spark = local_session(out / "spark.log")
+    stored = _Stored(out / "spark-runs.json", {"load": load, **asdict(slower)})
+    ahead = [(FREE, "path", None), *planned]
+    left = [one for one in ahead if one[0] not in stored.runs]
+    spark = local_session(out / "spark.log") if left else None
     try:
-        free = _run(Engine(spark, _settings("path", "1 h", None)), slower, out / "run")
-        budget_ms = free["work_ms"] / load
-        runs: dict[str, Any] = {}
-        for name, strategy, part in planned:
-            limit_bytes = None if part is None else round(part * runs["path"]["peak_bytes"])
-            engine = Engine(spark, _settings(strategy, f"{round(budget_ms)} ms", limit_bytes))
-            runs[name] = {**_run(engine, slower, out / "run"), "limit_bytes": limit_bytes}
-            say(name, runs[name])
+        for name, strategy, part in left[:at_once]:
+            limit_bytes = None if part is None else max(1, round(part * stored.runs["path"]["peak_bytes"]))
+            budget = "1 h" if name == FREE else f"{round(stored.runs[FREE]['work_ms'] / load)} ms"
+            engine = Engine(spark, _settings(strategy, budget, limit_bytes))
+            stored.add(name, {**_run(engine, slower, out / "run"), "limit_bytes": limit_bytes})
+            say(name, stored.runs[name])
     finally:
         shutil.rmtree(out / "run", ignore_errors=True)
-        spark.stop()
-    return {"where": "spark", "load": load, "interval_work_ms": round(free["work_ms"], 1), "runs": runs}
+        if spark is not None:
+            spark.stop()
+    if any(name not in stored.runs for name, _, _ in ahead):
+        return None
+    work_ms = round(stored.runs[FREE]["work_ms"], 1)
+    return {
+        "where": "spark",
+        "load": load,
+        "interval_work_ms": work_ms,
+        "runs": {name: stored.runs[name] for name, _, _ in planned},
+    }
+
+
+class _Stored:
+    """The runs of a setting that have been made; those of another setting are forgotten."""
+
+    def __init__(self, path: Path, setting: dict[str, Any]) -> None:
+        self._path, self._setting = path, setting
+        told = json.loads(path.read_text()) if path.exists() else {}
+        self.runs: dict[str, Any] = told["runs"] if told.get("setting") == setting else {}
+
+    def add(self, name: str, run: dict[str, Any]) -> None:
+        self.runs[name] = run
+        self._path.write_text(json.dumps({"setting": self._setting, "runs": self.runs}))
 
 
 def _settings(strategy: str, budget: str, limit_bytes: int | None) -> Settings:

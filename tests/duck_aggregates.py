@@ -5,7 +5,7 @@
     row_of      at each time every group there ever is
     told        the same with the outputs, and those of the time before
 
-Of ``told`` the rows that changed and pass HAVING are the answer, in the order of times and keys.
+Of ``told`` the rows that pass HAVING, and changed or did not pass before, are the answer, by time and keys.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ def changes_sql(query: Query) -> str:
     same = " AND ".join(["g.us = m.us", *(f"g.{key} IS NOT DISTINCT FROM k.{key}" for key in keys)])
     columns = [*(f"k.{key}" for key in keys), *map(_or_empty, folded, grouping.aggregates)]
     given = [f"{_over_row(one.expression)} AS {name}" for one, name in zip(query.outputs, outputs, strict=True)]
-    kept = "TRUE" if grouping.having is None else _over_row(grouping.having)
+    kept = "TRUE" if grouping.having is None else f"coalesce({_over_row(grouping.having)}, FALSE)"
     group = f"PARTITION BY {', '.join(keys)} " if keys else ""
     changed = " OR ".join(
-        f"{name} IS DISTINCT FROM lag({name}) OVER ({group}ORDER BY us NULLS FIRST)" for name in ("present", *outputs)
+        f"{name} IS DISTINCT FROM lag({name}) OVER ({group}ORDER BY us NULLS FIRST)"
+        for name in ("present", "kept", *outputs)
     )
     order = ", ".join(["us", *(f"{key} NULLS FIRST" for key in keys)])
     return f"""

@@ -65,7 +65,9 @@ class LocalHost:
         seed: int | None = None,
         grids: Mapping[str, Grid] | None = None,
         filter_order: Sequence[bool] = (False,),
+        tree: str | None = None,
     ) -> None:
+        self._tree = tree
         self.filter_order = filter_order
         """For one micro-batch after the other, round and round: whether tuples do not wait for other streams."""
         self._delivered = 0
@@ -92,7 +94,7 @@ class LocalHost:
         """The segments of what the shards' aggregates meet in."""
         if shards > 1:
             self.options = replace(self.options, forwards=True)
-        self._set_plan(share(catalog, tuple(queries)))
+        self._set_plan(share(catalog, tuple(queries), self._tree))
         self._draw_orders()
         self.combiner = Combiner(self.plan, self._points)
         self.shards = [Shard(self.plan, self.options) for _ in self.stores]
@@ -115,7 +117,7 @@ class LocalHost:
         """A restart with another set of queries."""
         manifests = [shard.manifest() for shard in self.shards]
         combined = self.combiner.manifest()
-        self._set_plan(share(catalog, tuple(queries)))
+        self._set_plan(share(catalog, tuple(queries), self._tree))
         self.combiner = Combiner.restore(self.plan, self._points, combined, self.combined)
         self._restore(manifests)
 

@@ -167,8 +167,9 @@ def _theta(draw: st.DrawFn, sources: int) -> list[Expression]:
 
 
 def _comparisons(i: int, j: int) -> st.SearchStrategy[list[Expression]]:
-    """Comparisons of two streams: ``<``, ``<=``, ``<>``, BETWEEN around a value that is computed."""
+    """Comparisons of two streams: ``<``, ``<=``, ``<>``, BETWEEN around a value that is computed, distances, lists."""
     apart = call("-", column(j, "ts"), column(i, "ts"))
+    dearer = call("-", column(i, "price"), column(j, "rate"))
     one = Literal(1, BIGINT)
     return st.sampled_from(
         (
@@ -187,6 +188,12 @@ def _comparisons(i: int, j: int) -> st.SearchStrategy[list[Expression]]:
                 call(">=", column(j, "x"), call("-", column(i, "x"), Literal(0.5, DOUBLE))),
                 call("<=", column(j, "x"), call("+", call("*", column(i, "x"), Literal(2, INT)), column(i, "k"))),
             ],
+            [call("<=", call("abs", call("-", column(i, "x"), column(j, "x"))), Literal(0.5, DOUBLE))],
+            [call(">=", call("-", column(i, "x"), column(j, "x")), Literal(0, INT))],
+            [call("not", call("<", call("-", column(i, "n"), column(j, "n")), one))],
+            [call("<=", call("abs", call("-", column(i, "n"), column(j, "k"))), one)],
+            [call(">=", dearer, Literal(0, INT)), call("<", dearer, column(i, "x"))],
+            [call("in", column(i, "id"), column(j, "id"), call("+", column(j, "id"), one))],
             [
                 call(">=", apart, Literal(0, INTERVAL)),
                 call("<=", apart, Literal(2 * SECOND_US, INTERVAL)),

@@ -159,7 +159,7 @@ def test_nan_is_one_group_after_all_others_and_so_is_zero_whatever_its_sign() ->
 
 
 def test_having_chooses_among_the_rows_that_changed() -> None:
-    """The value before counts whether it passed or not: 3 is given once, and what falls below is not."""
+    """3 is given each time it is reached, and what falls below is not."""
     above = call(">", aggregate_ref(0, COUNT), Literal(1, INT))
     arrivals = {A: arrive((0, 1), (1, 1), (2, 1), (2.5, 1))}
     assert rows_of(query_of((A,), (2,), (), (COUNT,), above), arrivals) == [
@@ -174,11 +174,12 @@ def test_having_may_ask_for_emptied_groups() -> None:
     assert rows_of(query, arrivals) == [(1, 0, 2.000001), (2, 0, 3.000001)]
 
 
-def test_change_that_only_having_sees_gives_no_row() -> None:
+def test_group_gives_a_row_whenever_having_begins_to_hold_though_no_output_changed() -> None:
+    """And none when it ceases to: what is given always passes."""
     grouping = Grouping((K,), (COUNT,), call(">", aggregate_ref(0, COUNT), Literal(1, INT)))
     query = query_of((A,), (2,), (K,))
     shown = Query(query.name, query.sources, (), (Output("k", key_ref(0, K)),), query.windows, grouping=grouping)
-    assert rows_of(shown, {A: arrive((0, 1), (1, 1))}) == []
+    assert rows_of(shown, {A: arrive((0, 1), (1, 1), (1.5, 1), (4, 1), (5, 1))}) == [(1, 1.0), (1, 5.0)]
 
 
 # --- times

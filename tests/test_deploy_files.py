@@ -54,7 +54,9 @@ def test_dockerfile_has_known_instructions_and_begins_with_an_image_of_a_fixed_v
         assert re.match(r"[\w./-]+:\d[\w.-]*( AS \w+)?$", image), image
 
 
-def test_dockerfile_copies_what_there_is() -> None:
+def test_dockerfile_copies_what_there_is_and_what_is_sent_to_the_builder() -> None:
+    sent = (ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in sent, "nothing but what is named: no environment, no results"
     stages = {image.split(" AS ")[1] for name, image in instructions() if name == "FROM" and " AS " in image}
     for name, text in instructions():
         if name == "COPY":
@@ -64,6 +66,7 @@ def test_dockerfile_copies_what_there_is() -> None:
             assert set(taken) <= stages
             if not taken:
                 assert all((ROOT / source).exists() for source in words[len(flags) : -1]), text
+                assert all(f"!{source.split('/')[0]}" in sent for source in words[len(flags) : -1]), text
 
 
 def test_dockerfile_runs_what_a_shell_can_read_and_not_as_root() -> None:

@@ -105,6 +105,15 @@ def test_many_shards_give_the_same_rows_and_batches_in_order(shards: int, data: 
 
 
 @pytest.mark.parametrize("shards", SHARDS)
+@given(data=st.data(), shape=st.sampled_from((Shape.THETA, Shape.THETA, Shape.MIXTURE)))
+@examples(12)
+def test_what_is_searched_by_comparisons_is_the_answer(shards: int, shape: Shape, data: st.DataObject) -> None:
+    case, way = data.draw(multi.inputs(shape, most_queries=1)), data.draw(cases.ways(shards=(shards,)))
+    way = replace(way, options=replace(way.options, method="hybrid"))
+    assert_answers(cases.run(case, way), case, way)
+
+
+@pytest.mark.parametrize("shards", SHARDS)
 @pytest.mark.parametrize("policy", POLICIES)
 @given(data=st.data())
 @examples(8)
@@ -119,7 +128,8 @@ def test_every_policy_gives_the_answer_in_a_backlog(policy: str, shards: int, da
 @examples(40)
 def test_one_shard_gives_the_answer_row_for_row_window_by_window(policy: str, case: Case, way: Way) -> None:
     """Results of a larger window, found when newer tuples are held and runs are merged, come between the smaller's."""
-    way = replace(way, lags=(0,), options=replace(way.options, policy=policy, merge_fanout=2))
+    options = replace(way.options, policy=policy, merge_fanout=2)
+    way = replace(way, lags=(0,), silent=(frozenset(),), options=options)
     host = cases.host_for(case, way)
     for chunks in cases.micro_batches(case, way):
         cases.arrive(host, chunks)

@@ -49,12 +49,18 @@ WHOLE = {
     ),
     "tree that no query runs by": (
         f"SET plan = '(s t)';\nCREATE QUERY q AS SELECT a.x {PAIR};",
-        "by which queries with ON OVERLOAD ADAPT run, and there is none",
+        "by which queries over three streams or more run",
         (4, "'(s t)'"),
         "end a query with ON OVERLOAD ADAPT (without a budget it leaves nothing out), or leave SET plan out",
     ),
     "tree of other streams": (
         f"SET plan = '((s t) v)';\nCREATE QUERY q AS SELECT a.x {THREE} ON OVERLOAD ADAPT;",
+        "plan '((s t) v)': 'v' is not one of s, t, u",
+        (4, "'((s t) v)'"),
+        "write '((s t) u)', say",
+    ),
+    "tree of other streams, for a query that defers": (
+        f"SET plan = '((s t) v)';\nCREATE QUERY q AS SELECT a.x {THREE};",
         "plan '((s t) v)': 'v' is not one of s, t, u",
         (4, "'((s t) v)'"),
         "write '((s t) u)', say",

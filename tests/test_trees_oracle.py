@@ -1,7 +1,8 @@
 """Joins that run as trees of joins of two: with every probe allowed they give the reference's answer, row for row.
 
 The cases are those of joins of many streams (``multiway_cases.py``) and of two (``engine_cases.py``), each query with
-``ON OVERLOAD ADAPT`` and a freshness that nothing is too old for; trees are of any shape.
+``ON OVERLOAD ADAPT`` and a freshness that nothing is too old for; trees are of any shape. Then the same queries as they
+are, by a tree that was given: whatever a budget makes them wait for.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import engine_cases as cases
 import multiway_cases as multi
 import pytest
 from engine_cases import Case, Way, examples
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from multiway_cases import Shape
-from orders import drawn_orders
+from orders import drawn_orders, drawn_tree
 from test_multiway_oracle import assert_answers, counts_rows, variants_of, wanted
 
+from headrace.plan.explain_joins import side_names
 from headrace.plan.queries import Extent, Overload, Query
+from headrace.plan.sharing import share
 
 SHARDS = (1, 2, 4, 9)
 LONG = 10**15
@@ -62,6 +65,67 @@ def test_many_tuples_at_one_time_are_in_order(case: Case, way: Way) -> None:
 def test_two_streams_are_a_tree_of_one_join(data: st.DataObject, way: Way) -> None:
     case = all_adapting(data.draw(cases.cases(kinds=cases.Kinds.ALL)))
     assert_answers(cases.run(case, way), case, way)
+
+
+# --- nothing may be left out: trees that were given
+
+
+def with_tree(case: Case, way: Way, seed: int) -> Way:
+    """The way, with any tree for joins of the first query's streams."""
+    first = next(query for query in case.queries if len(query.sources) > 2 and not query.emits_early)
+    (group,) = share(case.catalog, [first]).groups
+    tree = drawn_tree(len(group.sides), random.Random(seed)).text(side_names(group))
+    return replace(way, tree=tree)
+
+
+def plain_inputs() -> st.SearchStrategy[Case]:
+    return st.one_of(multi.inputs(), multi.busy_inputs(), multi.tied_inputs()).filter(
+        lambda case: any(len(query.sources) > 2 and not query.emits_early for query in case.queries)
+    )
+
+
+@given(case=plain_inputs(), way=st.one_of(cases.ways(shards=(1, 3)), cases.busy_ways()), seed=st.integers())
+@examples(40)
+def test_a_tree_that_defers_gives_the_answer_whatever_waits(case: Case, way: Way, seed: int) -> None:
+    """Budgets, strategies and policies as for any join."""
+    way = with_tree(case, way, seed)
+    host = cases.host_for(case, way)
+    assert any(group.tree is not None and not group.adapts for group in host.plan.groups)
+    assert_answers(cases.run(case, way), case, way)
+
+
+@given(case=plain_inputs(), way=st.one_of(cases.ways(shards=(1, 2)), cases.busy_ways()), seed=st.integers())
+@examples(20)
+def test_a_restored_tree_that_defers_goes_on_as_the_one_that_was_kept(case: Case, way: Way, seed: int) -> None:
+    way = with_tree(case, way, seed)
+    hosts = [cases.host_for(case, replace(way, restoring=restoring)) for restoring in (False, True)]
+    for chunks in cases.micro_batches(case, way):
+        for host in hosts:
+            cases.arrive(host, chunks)
+            cases.assert_store_holds_what_is_needed(host)
+    for host in hosts:
+        host.end()
+    kept, restored = hosts
+    for query in case.queries:
+        assert cases.got_by_batch(kept, query) == cases.got_by_batch(restored, query)
+    assert_answers(restored, case, way)
+
+
+@given(plain=multi.inputs(most_queries=2), way=cases.busy_ways(), seed=st.integers(), data=st.data())
+@examples(30)
+def test_queries_by_a_tree_that_defers_come_and_go(plain: Case, way: Way, seed: int, data: st.DataObject) -> None:
+    """Variants of the first, with other windows, share its states in between: its answer is the same."""
+    assume(any(len(query.sources) > 2 and not query.emits_early for query in plain.queries))
+    way = with_tree(plain, way, seed)
+    more = variants_of(plain, "like")
+    host = cases.host_for(replace(plain, queries=(*plain.queries, *data.draw(more))), way)
+    for chunks in cases.micro_batches(plain, way):
+        if data.draw(st.integers(0, 2)) == 0:
+            host.change(plain.catalog, data.draw(st.permutations([*plain.queries, *data.draw(more)])))
+        cases.arrive(host, chunks)
+        cases.assert_store_holds_what_is_needed(host)
+    host.end()
+    assert_answers(host, plain, way)
 
 
 # --- restoring, ends, queries that come and go

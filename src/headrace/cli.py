@@ -20,6 +20,7 @@ from headrace import __version__
 from headrace.config import Settings, from_environment
 from headrace.errors import HeadraceError, SettingError, SourceError, setting_parts
 from headrace.lab.command import lab
+from headrace.plan.approaches import check_ordering
 from headrace.plan.explain import explain as explain_plan
 from headrace.plan.explain_joins import side_names
 from headrace.plan.graph_drawing import draw_graph
@@ -228,24 +229,25 @@ def explain(
     if not everything:
         raise SourceError(f"{file} has no query to explain")
     with _places(script, settings).pointing():
-        plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink))
+        plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink), chosen.plan)
         check_method(plan, chosen)
         check_trees(plan, chosen)
         check_plan_is_used(plan, chosen)
+        check_ordering(plan.queries, chosen)
     if graph is not None:
         _draw(plan, graph, chosen)
     sys.stdout.write(explain_plan(plan, chosen, script.explained or None))
 
 
 def _draw(plan: SharedPlan, file: Path, settings: Settings) -> None:
-    """The operators; and beside them, in files of their own, the trees of joins whose probes may be left out."""
+    """The operators; and beside them, in files of their own, the trees of joins."""
     if file.suffix.lower() != ".svg":
         raise SourceError(f"--graph {file}: only SVG is drawn; name a file that ends in .svg")
     try:
         file.write_text(draw_graph(running_graph(plan)), encoding="utf-8")
         trees = plan_trees(plan, settings, plan_joins(plan, settings))
-        adapting = [group for group in plan.groups if group.adapts]
-        for number, group in enumerate(adapting, 1):
+        grown = [group for group in plan.groups if group.is_tree]
+        for number, group in enumerate(grown, 1):
             drawn = draw_tree(trees[group.signature].allocation, side_names(group))
             file.with_suffix(f".tree-{number}.svg").write_text(drawn, encoding="utf-8")
     except OSError as error:
@@ -318,7 +320,7 @@ def _given(given: list[str] | None) -> Iterator[tuple[str, str]]:
 def _print_explained(script: Script, settings: Settings, console: Console) -> None:
     if script.explained or script.explained_queries:
         everything = (*script.queries, *script.explained_queries)
-        plan = share(script.catalog, with_shared_sink(everything, settings.shared_sink))
+        plan = share(script.catalog, with_shared_sink(everything, settings.shared_sink), settings.plan)
         console.print(explain_plan(plan, settings, script.explained), markup=False, highlight=False)
 
 

@@ -133,6 +133,32 @@ def _tree_text(text: str) -> str:
     return " ".join(text.split())
 
 
+def ordering_by_query(text: str) -> tuple[str, dict[str, str]]:
+    """An approach for all joins, and those for the joins of some queries, by name.
+
+    >>> ordering_by_query("sync-filter, alarms = filter-order")
+    ('sync-filter', {'alarms': 'filter-order'})
+    """
+    everywhere, by_query = "adaptive", {}
+    for part in text.split(","):
+        query, equals, name = (one.strip() for one in part.rpartition("="))
+        if name.lower() not in ORDERING_NAMES or (equals and not query):
+            raise SettingError(
+                f"{part.strip()!r} is not allowed: write one of {', '.join(ORDERING_NAMES)}; for the joins of some "
+                "queries, after a comma, such as 'adaptive, alarms = filter-order'"
+            )
+        if query:
+            by_query[query.lower()] = name.lower()
+        else:
+            everywhere = name.lower()
+    return everywhere, by_query
+
+
+def _ordering(text: str) -> str:
+    everywhere, by_query = ordering_by_query(text)
+    return ", ".join([everywhere, *(f"{query} = {name}" for query, name in by_query.items())])
+
+
 def _path(text: str) -> str:
     if not text.strip():
         raise SettingError("a path cannot be empty")
@@ -341,9 +367,10 @@ class Settings:
     )
     ordering: str = _setting(
         "adaptive",
-        _one_of(*ORDERING_NAMES),
+        _ordering,
         "how a join's results are kept in order over streams that lag each other: sync-filter (tuples wait for the "
-        "other streams), filter-order (they are joined at once, results wait), or adaptive: as rates and costs suggest",
+        "other streams), filter-order (they are joined at once, results wait), or adaptive: as rates and costs "
+        "suggest; for the joins of some queries: 'adaptive, alarms = filter-order'",
     )
     ordering_alpha: float = _setting(
         0.3,
@@ -361,8 +388,8 @@ class Settings:
     plan: str | None = _setting(
         None,
         _or_word("auto", _tree_text),
-        "the tree of joins of queries with ON OVERLOAD ADAPT, by the names of their streams, such as '((a b) (c d))'; "
-        "auto: the cheapest by what is known of them",
+        "the tree of joins of queries over these streams, by name, such as '((a b) (c d))'; auto: with ON OVERLOAD "
+        "ADAPT the cheapest by what is known of them, without it none",
         lambda value: "auto" if value is None else str(value),
     )
     allocator: str = _setting(

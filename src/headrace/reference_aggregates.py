@@ -1,8 +1,8 @@
 """The slow, obvious evaluator of queries with groups: what every other way of running them must equal.
 
 At each evaluation time every group is folded anew over the join results that are in the windows then, and a row is
-given for each group whose value is not what it was at the time before. Nothing is kept from one time to the next but
-the values. Cost: the number of times by the number of results.
+given for each group that passes HAVING and whose value is not what it was at the time before, or that did not pass
+then. Nothing is kept from one time to the next but the values. Cost: the number of times by the number of results.
 
       T            ----1----2----3----4----5----6---->      FROM a [RANGE 2], b [RANGE 3], one group
       a                a1                                   a1 is in its window up to 3
@@ -123,13 +123,18 @@ def grouped_answer(
     for time_us in times_us:
         for key in sorted(groups, key=_key_order):
             group = _group_at(query.grouping, groups[key], time_us)
-            outputs = outputs_of(query, group)
-            now = _alike((group.exists, *outputs))
-            if now != before.get(key, _alike((False, *outputs_of(query, _emptied(query.grouping, group))))):
+            now = _told(query, group)
+            if now != before.get(key, _told(query, _emptied(query.grouping, group))):
                 before[key] = now
                 if passes(query.grouping, group):
-                    rows.append((*outputs, _EPOCH + dt.timedelta(microseconds=time_us)))
+                    rows.append((*outputs_of(query, group), _EPOCH + dt.timedelta(microseconds=time_us)))
     return rows
+
+
+def _told(query: Query, group: Group) -> tuple[Value, ...]:
+    """What a change of gives a row, if HAVING holds. Its truth is a part of it: to begin to hold is a change."""
+    assert query.grouping is not None
+    return _alike((group.exists, passes(query.grouping, group), *outputs_of(query, group)))
 
 
 def _group_at(grouping: Grouping, results: Sequence[Counted], time_us: int) -> Group:

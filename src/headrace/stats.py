@@ -79,7 +79,8 @@ class OrderStats:
 class OrderingStats:
     """How a join's results are kept in order (paper 004). ``approach``: sync-filter, filter-order, or returning, while
     what was held is released on the way back to sync-filter; ``busy``: c|w|l1 l2; what equations 3, 5 and 7 expect of
-    its response, and what was measured; ``waits_for``: the streams that its output waits for now."""
+    its response, and what was measured; ``waits_for``: the streams that its output waits for now; ``open_bytes``: the
+    most of the held results that any shard had in memory at once, in the last micro-batch."""
 
     group: str
     approach: str
@@ -91,6 +92,7 @@ class OrderingStats:
     gain: float | None = None
     response_ms: float | None = None
     waits_for: tuple[str, ...] = ()
+    open_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +154,9 @@ class HalfWayStats:
 
 @dataclass(frozen=True, slots=True)
 class TreeStats:
-    """A join whose probes may be left out. ``saturation_per_s``: results a second if all were made, as estimated;
-    ``mu``: units of cost a second, infinite without a limit, and the share of it that keeps states fresh; ``left_out``,
-    ``stale`` and ``purged`` (tuples in between that were let go for their age): since this run started;
+    """A join that runs as a tree; its probes may be left out. ``saturation_per_s``: results a second if all were made,
+    as estimated; ``mu``: units of cost a second, infinite without a limit, and the share of it that keeps states fresh;
+    ``left_out``, ``stale`` and ``purged`` (tuples in between that were let go for their age): since this run started;
     ``stale`` are tuples and results in the shards, and results that were too old to be released; ``released_late``:
     micro-batches in which a released result was not fresh any more when publication was over."""
 

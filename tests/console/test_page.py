@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from browser import Overheard, chromium, opened_browser
 from fake_run import FakeRun
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from headrace.console.service import Service
 from headrace.console.serving import WebServer, address_of, bound_socket
@@ -175,6 +175,30 @@ def test_the_arrows_go_through_a_chart(page: Page, address: str, service: Servic
         expect(tip.locator("b")).to_have_text(clock)
     page.keyboard.press("Tab")
     expect(tip).to_be_hidden()
+
+
+def test_a_late_answer_about_an_older_text_is_not_taken_for_the_newer_ones(page: Page, address: str) -> None:
+    """The first check is answered only after more was typed."""
+    held: list[Route] = []
+    page.route("**/api/check", lambda route: route.continue_() if held else held.append(route))
+    opened(page, address, "sql")
+    page.locator("#sql").fill("CREATE QUERY late AS SELECT location_id FROM humidity")
+    page.wait_for_function("() => document.querySelector('#verdict').textContent === 'Checking ...'")
+    while not held:
+        page.wait_for_timeout(20)
+    page.locator("#sql").fill("CREATE QUERY late AS SELECT place FROM humidity")
+    held[0].continue_()
+    expect(page.locator("#sql-problem")).to_contain_text("there is no column place")
+    assert page.locator(".copy .wrong").all_inner_texts() == ["place"]
+    expect(page.get_by_role("button", name="Add query")).to_be_disabled()
+
+
+def test_tables_of_the_runtime_are_whole_where_there_is_room(page: Page, address: str) -> None:
+    opened(page, address, "runtime")
+    behind_a_bar = page.locator(".scroll").evaluate_all(
+        "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.getAttribute('aria-label'))"
+    )
+    assert behind_a_bar == []
 
 
 def test_names_and_addresses_are_text_whatever_is_in_them(browser: Browser, address: str) -> None:

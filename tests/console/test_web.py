@@ -255,8 +255,13 @@ def test_with_a_token_only_the_page_and_health_are_open(tmp_path: Path) -> None:
 
 
 def test_without_a_token_other_sites_are_not_served(served: Served) -> None:
-    assert served.client.get("/api/queries", headers={"Host": "evil.example"}).status_code == 403
-    assert served.client.get("/api/queries", headers={"Origin": "https://evil.example"}).status_code == 403
+    for name, value in (
+        ("Host", "evil.example"),
+        ("Host", "[::1"),
+        ("Origin", "https://evil.example"),
+        ("Origin", "//["),
+    ):
+        assert served.client.get("/api/queries", headers={name: value}).status_code == 403, value
     assert served.client.get("/api/queries", headers={"Origin": served.address}).status_code == 200
 
 

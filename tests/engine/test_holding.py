@@ -66,6 +66,19 @@ def test_a_long_pause_keeps_few_runs_and_gives_the_answer() -> None:
     assert cases.got(host, QUERY) == cases.shown(reference.answer(QUERY, CATALOG, case.arrivals))
 
 
+def test_going_there_and_back_without_input_makes_no_work() -> None:
+    """A join that changes its approach with every micro-batch: only what came is ever scanned."""
+    windows = [replace(QUERY, name=QueryId(f"q{s}"), windows=within_us(s * cases.SECOND_US)) for s in range(1, 6)]
+    rows = {A: [cases.row(0, 1), cases.row(5, 2)], B: [cases.row(0, 3), cases.row(5, 4)]}
+    options = replace(cases.ONE_SHARD, reevaluate_us=cases.SECOND_US, policy="swf")
+    way = Way(options=options, probes=1, filter_order=(True, False))
+    host = cases.host_for(Case(CATALOG, rows, tuple(windows)), way)
+    cases.arrive(host, rows)
+    for _ in range(50):
+        host.go_on()
+    assert not host.is_behind
+
+
 def test_results_beyond_the_limit_are_in_the_store_at_once_and_not_in_memory() -> None:
     rows = {A: [cases.row(s, s) for s in range(30)], B: [cases.row(s, s) for s in range(30)]}
     case = Case(CATALOG, rows, (QUERY,))
@@ -201,14 +214,37 @@ def test_runs_that_were_released_are_not_kept_open(monkeypatch: pytest.MonkeyPat
 
 
 def test_runs_that_are_too_large_to_be_merged_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "MOST_RUN_BYTES", 1000)
+    monkeypatch.setattr(holding, "LEAST_MERGED_BYTES", 1000)
     buffer, source = restored([held(1000 * number, 1000) for number in range(holding.FANOUT)], 10)
     list(buffer.settle())
     assert source.asked == {}
     assert len(buffer.runs) == holding.FANOUT
-    monkeypatch.setattr(holding, "MOST_RUN_BYTES", 10**6)
+    monkeypatch.setattr(holding, "LEAST_MERGED_BYTES", 10**6)
     list(buffer.settle())
     assert len(buffer.runs) == 1
+
+
+def test_what_is_in_memory_at_once_does_not_grow_with_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While results are held, merged and released: a few times the limit, whatever the pause."""
+    monkeypatch.setattr(holding, "LEAST_MERGED_BYTES", 1000)
+    monkeypatch.setattr(holding, "LEAST_ROWS", 10)
+    source, limit_bytes, peaks, kept = CountingSource(), 10_000, [], {"runs": []}
+    for number in range(60):
+        buffer = HoldBuffer(Serial(1000 * number), source, limit_bytes)
+        buffer.from_json(json.loads(json.dumps(kept)))
+        source.keep(buffer.add(held(100 * number, 100), 0))
+        source.keep(buffer.settle())
+        peaks.append(buffer.peak_bytes)
+        kept = buffer.to_json()
+    assert buffer.size_bytes > 15 * limit_bytes
+    assert 0 < max(peaks) < 3 * limit_bytes
+    buffer = HoldBuffer(Serial(10**6), source, limit_bytes)
+    buffer.from_json(json.loads(json.dumps(kept)))
+    released = sum(
+        one.batch.num_rows for some, _ in buffer.release({(1, 1): Place(10**9, 0)}, lambda _: {"q"}) for one in some
+    )
+    assert released == 6000
+    assert buffer.peak_bytes < 3 * limit_bytes
 
 
 @given(case=cases.busy_cases(), way=cases.ways(), hold_bytes=st.sampled_from([1, 300, 3000]))

@@ -114,6 +114,15 @@ def test_modes_change_at_the_thresholds_and_not_between() -> None:
     assert memory.mode_changes == 3
 
 
+def test_without_any_memory_it_saves_from_the_first_tuple_on() -> None:
+    """What a shard gets of a very small limit may be nothing."""
+    memory = StrategyMemory()
+    threshold = Threshold(GRAPH, FACTS, StrategyOptions(limit_bytes=0), memory)
+    for at_s, size in enumerate((0, 1, 1)):
+        threshold.units(Waiting(float(at_s), {}, size))
+    assert memory.mode is Mode.SAVING
+
+
 def test_the_mean_of_the_memory_in_use_follows_it() -> None:
     memory = StrategyMemory()
     for at_s in range(1000):

@@ -13,7 +13,9 @@ from local_host import LocalHost
 from strategies import SECOND_US
 
 from headrace.engine.arrow_types import arrow_schema
+from headrace.engine.cutting import BlockCut
 from headrace.engine.events import Event, ProbesAllowed, TimeTold
+from headrace.engine.output import Cut
 from headrace.engine.packing import Envelope, Kind
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.tree_join import Choice, TreeOptions, chosen
@@ -74,7 +76,7 @@ def host(asked: Query, text: str, **options: object) -> Told:
     return made
 
 
-def send(to: Told, at_us: int = 0, **rows: Sequence[tuple[float, int]]) -> None:
+def send(to: LocalHost, at_us: int = 0, **rows: Sequence[tuple[float, int]]) -> None:
     """Rows (time in seconds, id), all of one key, that arrive at a time."""
     batches = {
         name: pa.RecordBatch.from_pylist([row(ts, number, 0) for ts, number in some], schema=arrow_schema(WIDE))
@@ -131,6 +133,17 @@ def test_fractions_of_probes_add_up_over_steps() -> None:
     for second in range(1, 9):
         send(tested, a=[(second, second)], b=[(second, 100 + second)])
     assert len({a for a, b in ids(tested) if b == 100 and a}) == 4
+
+
+def test_what_a_step_does_not_use_is_left_to_the_next_up_to_a_half() -> None:
+    tested = host(query("ab"), "(a b)")
+    send(tested, b=[(0, 100)], a=[(0, 99)])
+    probing = []
+    for second, came in enumerate((0, 20, 20, 9, 20), 1):
+        tested.allow(10, 0)
+        send(tested, a=[(second, number) for number in range(came)], b=[(second, 50)])
+        probing.append(tested.tree.tallies[tested.tree.tree.half_ways[0]].probed)
+    assert probing == [0, 15, 10, 9, 11]
 
 
 def test_what_an_unmade_probe_below_would_find_is_not_found_above() -> None:
@@ -237,3 +250,50 @@ def test_a_window_that_goes_leaves_no_result_that_only_it_had() -> None:
     tested.change(CATALOG, [small])
     send(tested, c=[(8, 7), (30, 8)])
     assert [one for one in ids(tested) if one[2] in (7, 8)] == [(4, 5, 7)]
+
+
+# --- trees that were given, of joins that leave nothing out
+
+
+def deferring(window_s: int = 100, name: str = "q") -> Query:
+    return replace(query("abc", window_s), name=QueryId(name), overload=Overload.DEFER)
+
+
+def waiting(*queries: Query, probes: int | None = None) -> LocalHost:
+    """A host whose joins of a, b and c run by a tree; with a budget, blocks of one row wait for their turns."""
+    options = ShardOptions(Cut.WINDOWS, block=BlockCut(rows=1))
+    return LocalHost(CATALOG, queries, options=options, probes=probes, tree="((a b) c)")
+
+
+def test_what_a_block_makes_in_between_is_there_when_its_turn_comes_late() -> None:
+    """Streams are far ahead when a block's turn comes; what it is to meet in S(a b) has been kept for it."""
+    tested = waiting(deferring(window_s=5), probes=1)
+    send(tested, a=[(0, 1)], b=[(1, 2)], c=[(4, 3)])
+    for second in (50, 51, 52):
+        send(tested, a=[(second, 0)], b=[(second, 0)], c=[(second, 0)])
+        assert tested.is_behind
+    tested.end()
+    assert tuple(tested.rows("q")[0].values()) == (1, 2, 3)
+
+
+def test_tuples_that_nobody_waited_for_are_in_the_states_in_between() -> None:
+    """The query that blocks were made for is gone before their turn; one that came later meets what they make."""
+    tested = waiting(deferring(), probes=1)
+    send(tested, a=[(0, 1), (0.5, 10), (0.6, 11)], b=[(1, 2)], c=[(1, 9)])
+    send(tested, a=[(3, 4)], b=[(3, 5)], c=[(3, 6)])
+    assert tested.is_behind
+    tested.change(CATALOG, [deferring(name="later")])
+    send(tested, a=[(4, 7)], b=[(4, 8)], c=[(5, 3)])
+    tested.end()
+    assert (1, 2, 3) in [tuple(one.values()) for one in tested.rows("later")]
+
+
+def test_a_larger_window_meets_what_smaller_ones_did_not_keep_in_between() -> None:
+    tested = waiting(deferring(window_s=4))
+    send(tested, a=[(0, 1)], b=[(3, 2)], c=[(3, 9)])
+    send(tested, a=[(3.5, 0)], b=[(3.5, 0)], c=[(3.5, 0)])
+    tested.change(CATALOG, [deferring(window_s=4), deferring(window_s=8, name="wide")])
+    send(tested, a=[(7, 4)], b=[(7, 5)], c=[(7, 3)])
+    tested.end()
+    assert (1, 2, 3) in [tuple(one.values()) for one in tested.rows("wide")]
+    assert (1, 2, 3) not in [tuple(one.values()) for one in tested.rows("q")]

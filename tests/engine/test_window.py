@@ -122,6 +122,18 @@ def test_runs_of_another_plan_are_not_merged() -> None:
     assert [(run.collected, ids(run)) for run in held.store.runs] == [(PLAN, [0]), (OTHER_PLAN, [1, 2])]
 
 
+def test_when_tuples_are_collected_in_another_way_the_small_runs_before_them_become_one() -> None:
+    """A large one is not merged for their sake."""
+    held = Held.empty(fanout=4)
+    held.add(*((time, 1, time) for time in range(100)))
+    for time in (100, 101, 102):
+        held.add((time, 1, time))
+    assert len(held.store.runs) == 4
+    held.add((103, 1, 103), collected=OTHER_PLAN)
+    assert [len(ids(run)) for run in held.store.runs] == [100, 3, 1]
+    assert all_ids(held.store.runs) == list(range(104))
+
+
 def test_a_run_of_too_many_parts_is_stored_as_one() -> None:
     held = Held.empty(fanout=2)
     for number in range(2 * window.MOST_PARTS):

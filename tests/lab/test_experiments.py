@@ -28,6 +28,7 @@ from headrace.lab.experiment import (
     Chart,
     Claim,
     Clock,
+    Experiment,
     Grid,
     Ground,
     Kind,
@@ -205,6 +206,28 @@ def test_runs_write_the_same_bytes_however_long_they_take(tmp_path: Path, monkey
     assert {Path("report.html"), Path("report.md"), Path("run.json")} < files
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
+def test_a_run_in_pieces_keeps_what_is_stored_of_its_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO())
+    first, second = running.chosen_by(["001-figure-8"]), running.chosen_by(["001-figure-8", "002-table-3"])
+    run_all(Setup(), tmp_path, console, first)
+    measured: list[str] = []
+
+    def counted(experiment: Experiment, setup: Setup) -> Result:
+        measured.append(experiment.name)
+        return result_of(experiment, setup)
+
+    monkeypatch.setattr(running, "result_of", counted)
+    assert [one.experiment.name for one in run_all(Setup(), tmp_path, console, second, is_resumed=True)] == [
+        one.name for one in second
+    ]
+    assert measured == ["002-table-3"]
+    run_all(Setup(seed=2), tmp_path, console, first, is_resumed=True)
+    assert measured == ["002-table-3", "001-figure-8"]
+    assert [one.name for one in running.chosen_by(["000-figure-6"])] == ["000-figure-6"]
+    with pytest.raises(SettingError, match="begins with 009"):
+        running.chosen_by(["009"])
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,8 @@ def test_everything_is_tried_and_what_is_best_can_be_set(tmp_path: Path) -> None
         name, value = told.removeprefix("SET ").rstrip(";").split(" = ")
         settings = settings.with_text(name, value.strip("'"))
     assert settings.policy in POLICIES
-    assert len(pictures_of(found)) == 2 + len(grids_of(found))
+    assert settings.strategy in found.strategies
+    assert len(pictures_of(found)) == 3 + len(grids_of(found))
 
 
 def test_a_stream_that_was_not_recorded_is_named(tmp_path: Path) -> None:
@@ -108,3 +109,27 @@ def test_a_broken_record_of_a_run_is_refused(tmp_path: Path, stored: bytes) -> N
     (tmp_path / "run.json").write_bytes(stored)
     with pytest.raises(SourceError, match=r"run.json is not what this version stores"):
         read_run(tmp_path)
+
+
+THREE = PROGRAM[: PROGRAM.index("CREATE QUERY")] + (
+    "CREATE STREAM c (k BIGINT, v DOUBLE, ts TIMESTAMP) WITH (connector = 'files', path = 'c', time = 'ts');"
+    "CREATE QUERY q AS SELECT a.v FROM a, b, c WHERE a.k = b.k AND b.k = c.k WINDOW 2 s"
+)
+
+
+@pytest.mark.parametrize(("clause", "first"), [(";", "as the engine has it"), (" ON OVERLOAD ADAPT;", "((")])
+def test_orders_and_trees_of_a_join_of_three_are_tried(tmp_path: Path, clause: str, first: str) -> None:
+    for name in ("a", "b", "c"):
+        record(tmp_path, name, 60)
+    script = read_script(THREE + clause)
+    found = mine(share(script.catalog, tuple(script.queries)), tmp_path)
+    (times,) = found.plans
+    assert times.own.startswith(first)
+    assert len(times.spent_s) == (3 if times.is_tree else 6)
+    assert all(spent_s > 0 for spent_s in times.spent_s.values())
+    told = [row for grid in grids_of(found) if grid.title == "Orders and trees" for row in grid.rows]
+    assert [row[1] for row in told] == list(times.spent_s)
+    assert sum(row[3].startswith("best") for row in told) == 1
+    assert any("Orders of" in one.title or "Trees of" in one.title for one in pictures_of(found))
+    times.spent_s = {name: 1.0 + (name == times.own) for name in times.spent_s}
+    assert (f"SET plan = '{times.best}';" in found.settings()) is times.is_tree

@@ -31,6 +31,13 @@ def test_the_setting_is_the_papers() -> None:
     assert [name for name in QUERIES if "GROUP BY" not in QUERIES[name]] == list(ROWS)
 
 
+def test_three_of_each_query_are_more_than_a_hundred_operators_that_take_turns() -> None:
+    script = read_script(Sixteen(variants=3).program())
+    scheduled = scheduled_graph(share(script.catalog, tuple(script.queries)))
+    kinds = Counter(one.kind.value for one in scheduled.operators)
+    assert kinds == {"join": 38, "select-project": 48, "aggregate": 27}
+
+
 @cache
 def known() -> Calibrated:
     setting = Sixteen(seconds=0.08, scale=0.1)

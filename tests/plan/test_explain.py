@@ -31,7 +31,7 @@ def script_of(name: str) -> Script:
 
 def plan_of(name: str) -> SharedPlan:
     script = script_of(name)
-    return share(script.catalog, script.queries)
+    return share(script.catalog, script.queries, dict(script.settings).get("plan"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -121,8 +121,9 @@ def test_explain_has_capacities_once_they_are_measured() -> None:
     graph = graph_of(q=HOT.format("1 MINUTE"))
     facts = {name: OperatorFacts(0.001, 0.5, 64, 32) for name in graph.names}
     lines = list(graph_lines(graph, facts))
-    assert "        selectivity 0.50, 1,000 tuples/s, 64 -> 32 bytes" in lines
-    assert "  1 > 3 > 4  571 tuples/s" in lines
+    assert "        selectivity 0.50, 1,000 tuples/s, 64 -> 32 bytes, frees 48,000 bytes/s" in lines
+    assert "        selectivity 0.50, 1,000 tuples/s, 64 -> 32 bytes, frees 64,000 bytes/s" in lines  # the last one
+    assert "  1 > 3 > 4  571 tuples/s, frees 36,571 bytes/s" in lines
     assert not any("guessed" in line for line in lines)
 
 

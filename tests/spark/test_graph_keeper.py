@@ -123,6 +123,9 @@ def test_operators_that_are_gone_are_forgotten_and_others_go_on() -> None:
     kept.learn([told()], at_s=0.0)
     kept.adopt(plan(("q", "a.y")))
     assert set(kept.facts()) == {JOIN}
+    stats = kept.stats()
+    assert stats is not None
+    assert [(one.operator, one.uses) for one in stats.operators] == [(JOIN, 1)], "there were two"
     kept.adopt(share(BOTH.catalog, ()))
     assert kept.facts() == {}
 

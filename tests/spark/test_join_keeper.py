@@ -99,7 +99,22 @@ def test_small_differences_and_a_threshold_of_none_change_nothing(tmp_path: Path
     assert not kept.learn(told(2, to_a=99, to_c=101))
     assert order_of_b(kept) == order
     fixed = keeper(tmp_path, order_switch=None)
+    before = fixed.orders()
     assert not fixed.learn(told(0, to_a=5000, to_c=1))
+    assert fixed.orders() == before
+
+
+@pytest.mark.parametrize("order_switch", [0.2, None])
+def test_what_a_cell_holds_is_shown_as_it_was_measured(tmp_path: Path, order_switch: float | None) -> None:
+    """1,000 tuples of each stream are in its window: half of a and c, cut by one key of two, and a quarter of b, cut by
+    both, are a cell's."""
+    kept = keeper(tmp_path, order_switch=order_switch)
+    settings = kept.settings
+    assert "measured" not in explain(plan(), settings, grids=kept.known, joins=kept.joins)
+    kept.learn(told(0, to_a=5, to_c=5))
+    text = explain(plan(), settings, grids=kept.known, joins=kept.joins)
+    (line,) = [one for one in text.splitlines() if "per cell" in one]
+    assert line.endswith("about 1,250 tuples held of 3,000, as measured")
 
 
 class Searches:

@@ -54,6 +54,8 @@ CREATE QUERY triangle AS SELECT a.x, {TIMES} FROM a [RANGE 20 SECONDS], b [RANGE
   WHERE a.x = b.x AND b.y = c.y AND c.v > a.v - 20 AND a.y = c.y;
 CREATE QUERY near AS SELECT a.v, b.v AS bv, a.ts AS a_ts, b.ts AS b_ts FROM a, b
   WHERE b.v BETWEEN a.v - 1 AND a.v + 1 WINDOW 10 SECONDS;
+CREATE QUERY apart AS SELECT a.v, b.v AS bv, c.v AS cv, {TIMES} FROM a, b, c
+  WHERE ABS(a.v - b.v) <= 5 AND NOT (b.v - c.v < 10) AND b.ts - c.ts < INTERVAL '2' SECOND WINDOW 6 SECONDS;
 CREATE QUERY every AS SELECT {TIMES} FROM a, b, c WINDOW 1 SECOND;
 """
 
@@ -75,12 +77,13 @@ def test_joins_of_all_kinds_give_the_oracles_rows_in_order(spark: SparkSession, 
     expected = answers(program, {name: feed.rows for name, feed in feeds.items()})
     assert all(expected.values())
     assert_answers(out, expected)
-    for query, columns in (("common", 3), ("chain", 3), ("every", 3), ("near", 2)):
+    for query, columns in (("common", 3), ("chain", 3), ("apart", 3), ("every", 3), ("near", 2)):
         assert_in_order(out / query, slice(-columns, None))
     stats = run.stats()
     assert {one.query: one.results for one in stats.queries} == {query: len(rows) for query, rows in expected.items()}
     assert {one.stream for one in stats.orders if one.order[0] == one.stream} == {"a", "b", "c"}
     assert "hypercube of" in run.explain()
+    assert "searched    b by (ts), (v)" in run.explain()
 
 
 def test_a_join_without_an_equality_is_shared_out_over_four_cells(spark: SparkSession, tmp_path: Path) -> None:

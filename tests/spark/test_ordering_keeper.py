@@ -9,7 +9,10 @@ import pytest
 
 from headrace.config import Settings
 from headrace.engine.events import OrderingChosen
+from headrace.errors import PlanError, SettingError
 from headrace.model import StreamId
+from headrace.plan.approaches import check_ordering
+from headrace.plan.explain import explain
 from headrace.plan.sharing import SharedPlan, share
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.ordering import OrderingKeeper
@@ -95,6 +98,29 @@ def test_an_approach_that_was_asked_for_stays(ordering: str) -> None:
         kept.learn(facts(batch, spent_s))
     assert bool(kept.chosen.filter_order) == (ordering == "filter-order")
     assert kept.switches == []
+
+
+def test_a_query_s_join_can_have_an_approach_of_its_own() -> None:
+    two = QUERY + QUERY.replace("QUERY q", "QUERY other").replace("a.k = b.k", "a.k < b.k")
+    script = read_script(STREAMS + two.replace("{}", "60 SECONDS"))
+    plan = share(script.catalog, script.queries)
+    settings = Settings().with_text("ordering", "Sync-Filter, OTHER = filter-order")
+    check_ordering(plan.queries, settings)
+    kept = OrderingKeeper(settings, plan.catalog, started_s=0.0)
+    kept.adopt(plan)
+    assert {one.group: one.approach for one in kept.stats()} == {
+        group.signature: "filter-order" if "other" in group.queries else "sync-filter" for group in plan.groups
+    }
+    assert kept.chosen.filter_order == {one.signature for one in plan.groups if "other" in one.queries}
+    assert explain(plan, settings).count("ordering      Filter-Order") == 1
+    with pytest.raises(PlanError, match="there is no query others"):
+        check_ordering(plan.queries, settings.with_text("ordering", "adaptive, others = filter-order"))
+
+
+@pytest.mark.parametrize("text", ["fast", "q = ", "= adaptive", "adaptive, q: filter-order", ""])
+def test_an_approach_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingError, match="write one of adaptive, sync-filter, filter-order"):
+        Settings().with_text("ordering", text)
 
 
 def test_a_window_of_rows_stays_with_sync_filter() -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from streams import answers, assert_answers, assert_in_order, output
 from test_multiway import TIMES, run_once, streams
 
+from headrace.errors import SqlError
 from headrace.spark import withholding
 from headrace.spark.session import Engine
 
@@ -36,10 +37,14 @@ CREATE QUERY pairs AS SELECT a.v, b.v AS w, a.ts AS a_ts, b.ts AS b_ts FROM {fre
   WHERE a.x = b.x WINDOW 6 SECONDS {ADAPT};
 """
 
+WHOLE = f"""CREATE QUERY whole AS SELECT {TIMES}, d.ts AS d_ts FROM a, b, c, d
+  WHERE a.x = b.x AND c.x = d.x AND b.y = c.y WINDOW 12 SECONDS;"""
+"""Defers, and runs by a tree where one is set."""
+
 
 def test_with_every_probe_trees_give_the_oracles_rows_in_order(spark: SparkSession, tmp_path: Path) -> None:
     feeds, declared = streams(tmp_path, (120, 110, 100, 90), 90)
-    program = f"SET shards = 3;SET plan = '((a b) (c d))';{declared}{QUERIES}"
+    program = f"SET shards = 3;SET plan = '((a b) (c d))';{declared}{QUERIES}{WHOLE}"
     out = tmp_path / "out"
     run = run_once(spark, program, out)
     expected = answers(program, {name: feed.rows for name, feed in feeds.items()})
@@ -47,15 +52,20 @@ def test_with_every_probe_trees_give_the_oracles_rows_in_order(spark: SparkSessi
     assert_answers(out, expected)
     assert_in_order(out / "common", slice(-3, None))
     assert_in_order(out / "four", slice(-4, None))
-    trees = {one.plan: one for one in run.stats().trees}
-    assert trees["((a b) (c d))"].left_out == 0
+    assert_in_order(out / "whole", slice(-4, None))
+    trees = [one for one in run.stats().trees if one.plan == "((a b) (c d))"]
+    assert [one.left_out for one in trees] == [0, 0]
+    assert any("as the tree" in one.group for one in trees)
     assert "((a b) (c d)), bushy" in run.explain()
+    with pytest.raises(SqlError, match=r"ran by .*before: what the checkpoint keeps for it cannot be used"):
+        run_once(spark, program.replace("((a b) (c d))", "(((a b) c) d)"), out)
 
 
 def test_few_probes_on_two_shards_killed_and_started_again(tmp_path: Path) -> None:
-    """What comes out is of the answer, no row twice, and not all of it."""
+    """What comes out is of the answer, no row twice, and not all of it; of a query that defers, all of it."""
     feeds, declared = streams(tmp_path, (120, 120, 120, 120), 100, files=12)
-    text = f"SET shards = 2; SET budget = '30 probes'; SET trigger = '100 ms';{declared}{QUERIES}"
+    settings = "SET shards = 2; SET budget = '30 probes'; SET trigger = '100 ms'; SET plan = '((a b) (c d))';"
+    text = f"{settings}{declared}{QUERIES}{WHOLE}"
     program, out = tmp_path / "program.sql", tmp_path / "out"
     program.write_text(text)
     committed = out / "_checkpoint" / "spark" / "commits"
@@ -66,6 +76,7 @@ def test_few_probes_on_two_shards_killed_and_started_again(tmp_path: Path) -> No
         code, _, said = command.finish()
     assert (code, said) == (0, "")
     expected = answers(text, {name: feed.rows for name, feed in feeds.items()})
+    assert Counter(output(out / "whole")) == Counter(expected.pop("whole"))
     for query, rows in expected.items():
         got = Counter(output(out / query))
         assert got

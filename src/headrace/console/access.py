@@ -15,7 +15,7 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from headrace.errors import SettingError
 
@@ -97,13 +97,20 @@ class Access:
         return None if is_right else (401, "a token is required: Authorization: Bearer TOKEN")
 
     def _from_elsewhere(self, headers: dict[str, str]) -> tuple[int, str] | None:
-        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        origin = headers.get("origin")
-        if not is_loopback(host):
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not is_loopback(_split(f"//{host}").hostname or ""):
             return 403, "without a token only this machine is served: ask for localhost"
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _split(origin).netloc != host:
             return 403, "requests of other sites are not served"
         return None
+
+
+def _split(address: str) -> SplitResult:
+    """The parts of an address; of what is none, nothing."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 async def _answer(send: Send, status: int, message: str) -> None:

@@ -200,7 +200,7 @@ def _serve_queries(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/queries/{name}/tree.svg", tags=["queries"], response_class=Response)
     async def tree(name: str) -> Response:
-        """The tree that a query with ON OVERLOAD ADAPT runs by, with the probes it is allowed now, drawn."""
+        """The tree that a query's join runs by, if it does, with the probes it is allowed now, drawn."""
         query = await _done_by(service.readers, service.query, name)
         drawn = await _done_by(service.readers, service.run.draw, query.name)
         return Response(drawn, media_type="image/svg+xml")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.events import DropSegment, Effect, KeepSegment
+from headrace.engine.events import DropSegment, Effect, EmitCount, EmitRows, KeepSegment
 from headrace.engine.inputs import Place
 from headrace.engine.keys import Int64s
 from headrace.engine.segments import content_name, int64s_of, pack_batch
@@ -55,6 +55,8 @@ class HeldResults:
     """Whether these are columns for operators to come, which want to know when each result's newest tuple arrived."""
     is_early: bool = False
     """Whether they leave as soon as they are found."""
+    by_cell: list[EmitRows | EmitCount | None] | None = None
+    """What was made of each cell to be released; not stored, since it is made again of the batch."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,8 @@
 """From a history of groups to the rows that queries get: aggregates made of sums, outputs, what changed, HAVING, order.
 
-A slot gives a row if its value differs from that of the slot before it: the values of all outputs, and whether the
-group has any results. What is made of keys alone is made once a group. Cost: proportional to the slots and the outputs.
+A slot gives a row if HAVING holds and something differs from the slot before it: the values of all outputs, whether the
+group has any results, or whether HAVING held. What is made of keys alone is made once a group. Cost: proportional to
+the slots and the outputs.
 """
 
 from __future__ import annotations
@@ -102,10 +103,9 @@ def finished_rows(
     group's keys."""
     outputs, having = asked
     columns = [_Column.of(output.expression, history, rows) for output in outputs]
-    wanted = _changed(history, [rows.exists, *(one.values for one in columns if not one.is_by_group)])
-    if having is not None:
-        mask = filter_mask([having], rows, len(history))
-        wanted &= np.ones(len(history), dtype=bool) if mask is None else mask.to_numpy(zero_copy_only=False)
+    passing = _passing(having, history, rows)
+    watched = [rows.exists, passing, *(one.values for one in columns if not one.is_by_group)]
+    wanted = _changed(history, watched) & passing
     slots = _ordered(np.flatnonzero(wanted), history, rows)
     times = pa.array(history.at_us[slots]).cast(pa.timestamp("us", "UTC"))
     arrays = [*(one.at(slots, history) for one in columns), times]
@@ -117,6 +117,12 @@ def finished_rows(
         for window_us, (begin, end) in zip(history.windows_us, pairwise(cuts.tolist()), strict=True)
         if begin < end
     }
+
+
+def _passing(having: Expression | None, history: History, rows: GroupRows) -> Mask:
+    """The slots in which HAVING is true."""
+    mask = None if having is None else filter_mask([having], rows, len(history))
+    return np.ones(len(history), dtype=bool) if mask is None else mask.to_numpy(zero_copy_only=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,16 @@ import pyarrow as pa
 from headrace.engine.arrow_types import arrow_type
 from headrace.engine.evaluate import filter_mask
 from headrace.engine.keys import Int64s
+from headrace.engine.limits import limits_of, value_ranges
 from headrace.engine.matching import expand_ranges, key_ranges
 from headrace.engine.relations import Piece, Relation, SideFacts, StreamRelation
 from headrace.engine.segments import IndexView
 from headrace.engine.steps import best_ranges
-from headrace.engine.walking import limits_of, parts_of, value_ranges
+from headrace.engine.walking import parts_of
 from headrace.plan.expressions import ColumnRef, Expression, sources_of
-from headrace.plan.joingraph import JoinGraph, Range
+from headrace.plan.joingraph import JoinGraph
 from headrace.plan.queries import Measure
+from headrace.plan.ranges import Range
 from headrace.plan.trees import HalfWayJoin, Sides
 
 
@@ -140,7 +142,7 @@ class Probe:
         if self.link.ranges:
             view = segment.index(self.link.ranges[0].index)
             read = self._reader(dict.fromkeys(self.own.sides, (self.own, probes)))
-            limits = [one for some in self.link.ranges for one in limits_of(some, read, len(probes))]
+            limits = limits_of(self.link.ranges, read, len(probes))
             return view, *value_ranges(view.keys, limits, len(probes))
         view = self.partner.index(segment, None)
         low, high = np.zeros(len(probes), dtype=np.int64), np.full(len(probes), segment.rows)

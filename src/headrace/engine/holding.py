@@ -9,7 +9,8 @@ Owns :class:`HoldBuffer`. A window whose scans wait is released less far than ot
 window is past it. Runs are stored once, as segments; what is found in one step and weighs more than ``limit_bytes`` is
 handed to the store at once and let go of here: nothing is dropped, and a run is opened again when it is due. What is
 due is released in stretches of about ``limit_bytes``, in order, with only those runs open that a stretch is of. Runs of
-a size are merged into one of the next, up to ``MOST_RUN_BYTES``, so that there are few however long a stream is silent.
+a size are merged into one of the next, while they weigh no more than the limit together, so that there are few however
+long a stream is silent. ``peak_bytes`` tells the most that was open at once.
 Invariants: a run is sorted by the newest tuple's time and stream; what is due at one place is in one stretch.
 Cost: O(results log runs) to hold, O(results due) to release, and each is merged O(log(held / found)) times.
 """
@@ -36,6 +37,8 @@ from headrace.plan.queries import EARLY
 FANOUT = 8
 """Runs of a size that are merged into one of the next."""
 LIMIT_BYTES = 1 << 26
+LEAST_MERGED_BYTES = 1 << 20
+"""What runs may weigh together to be merged, however small the limit: or else there would be too many of them."""
 LEAST_ROWS = 1 << 12
 """Results in a stretch, however little they may weigh."""
 _NEWEST, _STREAM = RANK, f"{THEN}0"
@@ -90,6 +93,8 @@ class HoldBuffer:
     source: SegmentSource | None = None
     limit_bytes: int = LIMIT_BYTES
     runs: list[HeldRun] = field(default_factory=list)
+    peak_bytes: int = 0
+    """The most that was in memory at once."""
     _effects: list[Effect] = field(default_factory=list)
 
     @property
@@ -100,20 +105,32 @@ class HoldBuffer:
     def size_bytes(self) -> int:
         return sum(run.held_bytes for run in self.runs)
 
+    @property
+    def open_bytes(self) -> int:
+        return sum(run.batch.nbytes for run in self.runs if run.batch is not None)
+
+    def _note_open(self, beside_bytes: int = 0) -> None:
+        self.peak_bytes = max(self.peak_bytes, self.open_bytes + beside_bytes)
+
     # --- holding
 
     def add(self, found: HeldResults, epoch: int) -> Iterator[Effect]:
         """Takes what a scan found; beyond the limit, what is not in the store yet goes there."""
         batch = _in_order(found.batch)
         self.runs.append(_held_run(replace(found, batch=batch), epoch))
+        self._note_open()
         fresh = [run for run in self.runs if run.name is None and run.batch is not None]
         if sum(run.batch.nbytes for run in fresh if run.batch is not None) > self.limit_bytes:
             yield from self._merge_fresh()
-            for run in self.runs:
-                if run.name is None:
-                    yield self._stored(run)
-                if self.source is not None:
-                    run.batch = None
+            yield from self._spilled()
+
+    def _spilled(self) -> Iterator[Effect]:
+        """Hands all to the store, and lets go of it here where it can be asked for again."""
+        for run in self.runs:
+            if run.name is None:
+                yield self._stored(run)
+            if self.source is not None:
+                run.batch = None
 
     def _stored(self, run: HeldRun) -> KeepSegment:
         assert run.batch is not None
@@ -126,6 +143,7 @@ class HoldBuffer:
             assert run.name is not None
             assert self.source is not None
             run.batch = unpack_batch(self.source.stored(run.name))
+            self._note_open()
         return run.batch
 
     # --- releasing
@@ -242,17 +260,20 @@ class HoldBuffer:
 
     def _merge_tiers(self) -> Iterator[Effect]:
         """Merges runs of a size; those that would weigh too much together stay as they are, and are not looked into."""
-        tier = 0
+        tier, most_bytes = 0, max(min(self.limit_bytes, MOST_RUN_BYTES), LEAST_MERGED_BYTES)
         while any(run.tier >= tier for run in self.runs):
             for some in _alike([run for run in self.runs if run.tier == tier and run.is_even]):
-                if len(some) >= FANOUT and sum(run.held_bytes for run in some) <= MOST_RUN_BYTES:
+                if len(some) >= FANOUT and sum(run.held_bytes for run in some) <= most_bytes:
                     yield from self._replace(some, tier + 1)
+                    if self.open_bytes > self.limit_bytes:
+                        yield from self._spilled()
             tier += 1
 
     def _replace(self, runs: Sequence[HeldRun], tier: int) -> Iterator[Effect]:
         """Several runs of a kind as one."""
         parts = [HeldResults(run.readers, self._opened(run).slice(run.start), run.counted, raw=run.raw) for run in runs]
         whole = _merged(parts)
+        self._note_open(whole.batch.nbytes)
         made = _held_run(replace(whole, batch=_in_order(whole.batch)), runs[0].epoch, tier)
         gone = {id(run) for run in runs}
         self.runs = [*(run for run in self.runs if id(run) not in gone), made]

@@ -205,8 +205,11 @@ def _in_order(roles: Sequence[Ranges]) -> Iterator[Matches]:
 
 
 def _padded(matrix: Int64s, width: int) -> Int64s:
-    missing = width - matrix.shape[1]
-    return np.pad(matrix, ((0, 0), (0, missing))) if missing else matrix
+    if matrix.shape[1] == width:
+        return matrix
+    wide = np.zeros((len(matrix), width), dtype=matrix.dtype)
+    wide[:, : matrix.shape[1]] = matrix
+    return wide
 
 
 def _slices(found: Int64s) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.model import DataType, TypeKind
 from headrace.plan.joingraph import KeyForm
+from headrace.plan.ranges import EXACT_DIGITS
 
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
@@ -66,16 +68,72 @@ def _exact(column: pa.Array) -> Int64s:
 
 
 def _ordered(column: pa.Array) -> Int64s:
-    """Numbers that compare as the values do; NaN is above all."""
-    numbers = _exact(column)
-    if not pa.types.is_floating(column.type):
-        return numbers
+    """Numbers that compare as the values do; NaN is above all. Of texts the first eight bytes count, of decimals with
+    more digits than a number has, about as many."""
+    if pa.types.is_floating(column.type):
+        return _double_numbers(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_string(column.type):
+        return _string_prefixes(column)
+    if pa.types.is_decimal(column.type):
+        low, high = _decimal_words(column)
+        if column.type.precision <= EXACT_DIGITS:
+            return low.view(np.int64)
+        return _double_numbers(_wide_doubles(low, high.view(np.int64)))
+    return _exact(column)
+
+
+def ordered_bounds(bounds: npt.NDArray[np.float64], of: DataType, *, is_upper: bool) -> Int64s:
+    """Doubles as the numbers that values of a type have in an index: no value of it up to (from) a bound has a larger
+    (smaller) one."""
+    if of.kind is TypeKind.DECIMAL:
+        bounds = bounds * 10.0**of.scale
+    if of.kind is TypeKind.DOUBLE:
+        return _double_numbers(bounds)
+    if of.precision > EXACT_DIGITS:
+        return _double_numbers(np.clip(bounds, -_WIDEST, _WIDEST))
+    whole = np.floor(bounds) if is_upper else np.ceil(bounds)
+    numbers: Int64s = np.clip(whole, -(2.0**63), 2.0**63 - 1024).astype(np.int64)
+    return np.where(whole >= 2.0**63, np.int64(2**63 - 1), numbers)
+
+
+def _double_numbers(values: npt.NDArray[np.float64]) -> Int64s:
+    numbers = _canonical_bits(values)
     return numbers ^ ((numbers >> 63) & np.int64(2**63 - 1))
+
+
+NAN_NUMBER = 0x7FF8000000000000
+"""What NaN has in an index: the largest number of a double."""
+_WIDEST = 2.0**116
+"""Where decimals stop being told apart: up to here two words add up to a double that grows with them."""
+
+
+def _wide_doubles(low: UInt64s, high: Int64s) -> npt.NDArray[np.float64]:
+    """128-bit numbers as doubles, none smaller than that of a smaller number."""
+    together = high.astype(np.float64) * 2.0**64 + low.astype(np.float64)
+    together = np.where(high >= 2**52, _WIDEST, together)
+    return np.where(high < -(2**52), -_WIDEST, together)
+
+
+def _string_prefixes(column: pa.Array) -> Int64s:
+    """The first eight bytes of each string as a number; what is shorter ends in zeros."""
+    if not len(column):
+        return np.empty(0, dtype=np.int64)
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(column.buffers()[2] or b"", dtype=np.uint8)
+    data = np.concatenate([data[: offsets[-1]], np.zeros(8, dtype=np.uint8)])
+    places = np.arange(8)
+    letters = data[offsets[:-1, None] + places] * (places < np.diff(offsets)[:, None])
+    numbers = np.ascontiguousarray(letters.astype(np.uint8)).view(">u8").ravel().astype(np.uint64)
+    return (numbers ^ np.uint64(1 << 63)).view(np.int64)
 
 
 def _float_bits(column: pa.Array) -> Int64s:
     """The bits of each double, with one zero and one NaN."""
-    values: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=True)
+    return _canonical_bits(column.to_numpy(zero_copy_only=False))
+
+
+def _canonical_bits(given: npt.NDArray[np.float64]) -> Int64s:
+    values: npt.NDArray[np.float64] = given.astype(np.float64, copy=True)
     values[values == 0.0] = 0.0
     values[np.isnan(values)] = np.nan
     return values.view(np.int64)
@@ -110,8 +168,14 @@ def _hash(column: pa.Array, base: np.uint64 = _BASE) -> UInt64s:
 
 
 def _decimal_hash(column: pa.Array, salt: np.uint64) -> UInt64s:
+    low, high = _decimal_words(column)
+    return mix(mix(low ^ salt) * _GOLDEN + high)
+
+
+def _decimal_words(column: pa.Array) -> tuple[UInt64s, UInt64s]:
+    """The lower and the higher half of each 128-bit number."""
     words = np.frombuffer(column.buffers()[1], dtype=np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
-    return mix(mix(words[0::2] ^ salt) * _GOLDEN + words[1::2])
+    return words[0::2].copy(), words[1::2].copy()
 
 
 def _string_hash(column: pa.Array, base: np.uint64) -> UInt64s:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -135,7 +136,9 @@ class GroupOperator:
         if not self.group.is_join:
             emitted: list[EmitRows] = []
             first_us = NEVER
-            for part, released in enumerate(self.inputs[0].release(progress)[0]):
+            due, _ = self.inputs[0].release(progress)
+            rounds = stretches([due], [self.inputs[0].position])
+            for part, released in enumerate(one for (one,) in rounds if one is not None):
                 first_us = min(first_us, int(released.ts_us.min(initial=NEVER)))
                 yield from self._sorted_out((in_part(one, part) for one in self._select(released)), emitted)
             known_us = first_us if first_us == NEVER else first_us - 1
@@ -163,7 +166,7 @@ class GroupOperator:
         nowhere = Place(LOWEST, 0)
         places = [place and self._evaluated(place) for place in reached or ()] or [progress] * len(self.inputs)
         upto = [place or nowhere for place in places]
-        if self.heard.lately or progress != self.progress or max(upto) > (self.ahead or nowhere):
+        if self.heard.lately or progress != self.progress or max(upto) > (self.ahead or self.progress or nowhere):
             self._admit_blocks(upto, progress, is_ahead=True)
         self.heard.lately = False
         self.ahead = max(upto) if self.ahead is None else max(*upto, self.ahead)
@@ -183,10 +186,18 @@ class GroupOperator:
         """Lets blocks go that no query waits for any more."""
         for block in [one for one in self.pending if self.completed(one) == len(self.windows)]:
             if block.done is None:
-                for one in block.rounds:
-                    self._insert_round(one)
+                self._insert_unscanned(block)
             self._finished += block.drop()
             self.pending.remove(block)
+
+    def _insert_unscanned(self, block: PendingBlock) -> None:
+        """Lets later blocks find the rows of one that has nothing to scan for."""
+        for one in block.rounds:
+            self._insert_round(one)
+
+    def _is_whole(self, rounds: Sequence[Block]) -> bool:
+        """Whether a block's results are only in order when it is scanned at once."""
+        return self._join.is_whole(rounds)
 
     def _admit_blocks(self, upto: Sequence[Place], progress: Place | None, *, is_ahead: bool) -> None:
         """Blocks of each input's rows up to a place, cut by time."""
@@ -207,7 +218,7 @@ class GroupOperator:
             weight = max(1, self.heard.due(self._last_times(upto_here)) // len(blocks))
             for rounds in blocks:
                 tuples = sum(len(block.arrived_us) for block in rounds)
-                whole = is_ahead or self._join.is_whole(rounds)
+                whole = is_ahead or self._is_whole(rounds)
                 placed = not whole and self._join.is_placed()
                 block = PendingBlock(self._epoch, weight, tuples, rounds, whole, placed)
                 block.known_us, block.upto_us, block.came = known_us, upto_us, self.step_number
@@ -360,9 +371,11 @@ class GroupOperator:
         if before is None and len(newly) == len(self._members):
             yield from self._straight_through(block)
         else:
-            fresh = list(self._found(block, reach, served))
             later = {one.identity for one in served if not is_done(one.sizes, reach)}
-            yield from self._release(block, fresh, newly, later)
+            if not later and self._needs_no_order(block):
+                yield from self._last_cells(block, reach, newly)
+            else:
+                yield from self._release(block, list(self._found(block, reach, served)), newly, later)
         block.scanned_to(reach)
         if before is None and len(block.rounds) == 1:
             self._insert_round(block.rounds[0])
@@ -421,6 +434,24 @@ class GroupOperator:
                     yield from self._outputs.emissions(matches, sides.spaces, one.arrived_us, self._options.cut)
             if len(block.rounds) > 1:
                 self._insert_round(one)
+
+    def _needs_no_order(self, block: PendingBlock) -> bool:
+        """Whether what a block's last scan finds may be given as it is found, before what was held: each cell is in a
+        batch of its own, and there is one round of tuples, for all queries that there are."""
+        bands = all(cut_for(one, self._options.cut) is Cut.BANDS for one in self._delivery.values())
+        return bands and len(block.rounds) == 1 and not block.whole and block.epoch == self._epoch
+
+    def _last_cells(self, block: PendingBlock, reach: Sizes, newly: Sequence[Member]) -> Iterator[Effect]:
+        """A block's last scan: nothing that it finds need be held; what was held goes to those who waited for it."""
+        held = released_from(block.held, {one.identity: one.query for one in newly}, Cut.BANDS)
+        yield from in_parts(chain(self._last_found(block, reach), held))
+
+    def _last_found(self, block: PendingBlock, reach: Sizes) -> Iterator[Emission]:
+        (one,) = block.rounds
+        sides = self._join.sides(one, is_resumed=block.done is not None)
+        for matches in self._join.matches(sides, Reach(reach, block.done)):
+            self.folds.take(self._outputs, matches, sides.spaces, one.arrived_us, block.upto_us)
+            yield from self._outputs.emissions(matches, sides.spaces, one.arrived_us, Cut.BANDS)
 
     def _found(self, block: PendingBlock, reach: Sizes, served: Sequence[Member]) -> Iterator[HeldResults]:
         """What a scan from where the block stands finds, for each class, with its round."""

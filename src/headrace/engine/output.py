@@ -326,6 +326,8 @@ def _cells(cls: _Class, matches: Slice, positions: Int64s) -> tuple[list[tuple[M
     ages = np.atleast_2d(matches.matches.ages[..., positions])
     bands = np.zeros(len(positions), dtype=np.int64)
     sizes_by_side = [sorted({member.sizes[side] for member in cls.members}) for side in range(len(ages))]
+    if (only := _one_band(sizes_by_side, ages)) is not None:
+        return [_readers_of(cls, sizes_by_side, only)], np.zeros(len(positions), dtype=np.uint16)
     for sizes, mine in zip(sizes_by_side, ages, strict=True):
         band = np.searchsorted(np.asarray(sizes), mine, side="left")
         bands = bands * len(sizes) + np.minimum(band, len(sizes) - 1)
@@ -339,6 +341,17 @@ def _cells(cls: _Class, matches: Slice, positions: Int64s) -> tuple[list[tuple[M
         cells.setdefault(_readers_of(cls, sizes_by_side, band), len(cells)) for band in zip(*places, strict=True)
     ]
     return list(cells), np.asarray(cell_of_band, dtype=np.uint16)[codes]
+
+
+def _one_band(sizes_by_side: Sequence[list[int]], ages: np.ndarray) -> list[int] | None:
+    """The band of all these results, where it is one: a scan that goes on from one window to the next has no other."""
+    if not ages.shape[-1]:
+        return None
+    ends = zip(sizes_by_side, ages.min(axis=-1), ages.max(axis=-1), strict=True)
+    bands = [np.searchsorted(np.asarray(sizes), [low, high], side="left").tolist() for sizes, low, high in ends]
+    if any(low != high for low, high in bands):
+        return None
+    return [min(low, len(sizes) - 1) for sizes, (low, _) in zip(sizes_by_side, bands, strict=True)]
 
 
 def _readers_of(cls: _Class, sizes_by_side: Sequence[list[int]], band: Sequence[int]) -> tuple[Member, ...]:

@@ -161,10 +161,13 @@ class Packer:
         if dead.num_rows:
             yield self._dead_envelope(dead, MALFORMED)
         for chunk, order, mark in _chunks(well):
+            # Of the whole chunk: parts of one place stand as they come, whichever of them has the oldest row.
+            first_us = int(times_of(chunk, self._stream.time).min())
+            arrival = Arrival(order) if order == UNORDERED else Arrival(order, first_us)
             for part, partition in _partitions(chunk, self._stream.partition):
                 self._chunks += 1
                 number = (mark << 40) | (self._task << 20) | self._chunks
-                yield from self._pack_chunk(part, order, number, arrived_us, partition)
+                yield from self._pack_chunk(part, arrival, number, arrived_us, partition)
 
     def _well_formed(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows that can be read and have an event time; and the others."""
@@ -181,17 +184,16 @@ class Packer:
         return Envelope(0, Kind.DEAD, self._stream.name, rows=late, payload=payload)
 
     def _pack_chunk(
-        self, chunk: pa.RecordBatch, order: int, number: int, arrived_us: int, partition: str
+        self, chunk: pa.RecordBatch, arrival: Arrival, number: int, arrived_us: int, partition: str
     ) -> Iterator[Envelope]:
         ts_us = times_of(chunk, self._stream.time)
         newest_us = int(ts_us.max())
-        arrival = Arrival(order) if order == UNORDERED else Arrival(order, int(ts_us.min()))
         place: dict[str, Any] = {"order": arrival.order, "first_us": arrival.first_us}
         place |= {"newest_us": newest_us, "oldest_us": int(ts_us.min()), "arrived_us": arrived_us}
         place |= {"chunk": number, "partition": partition}
         for shard in range(self._shards):
             yield Envelope(shard, Kind.HEARTBEAT, self._stream.name, rows=chunk.num_rows, **place)
-        late = self._late_in_chunk(ts_us) if order != UNORDERED else None
+        late = self._late_in_chunk(ts_us) if arrival.order != UNORDERED else None
         if late is not None and late.any():
             yield self._dead_envelope(chunk.filter(pa.array(late)), LATE_IN_CHUNK)
             chunk = chunk.filter(pa.array(~late))

@@ -62,14 +62,25 @@ def still_held(scans: Sequence[HeldResults], later: Set[str]) -> Iterator[HeldRe
 
 
 def _by_cell(scans: Sequence[HeldResults], queries: Mapping[str, QueryId]) -> Iterator[Emission]:
-    """Each cell in a batch of its own, for all of the queries that read it: made once."""
+    """Each cell in a batch of its own, for all of the queries that read it: made once, and given again as it is when a
+    larger window is done."""
     for scan in scans:
-        asked = {}
         for cell, readers in enumerate(scan.readers):
             names = tuple(queries[reader] for reader in readers if reader in queries)
             if names:
-                asked[cell] = names
-        yield from _released([scan], [(names, [(0, cell)]) for cell, names in asked.items()])
+                if scan.by_cell is None:
+                    scan.by_cell = _cells_of(scan)
+                emission = scan.by_cell[cell]
+                if emission is not None:
+                    yield replace(emission, queries=names)
+
+
+def _cells_of(scan: HeldResults) -> list[Emission | None]:
+    """Of each cell, its batch, for nobody yet; None where there is nothing in it."""
+    found: list[Emission | None] = [None] * len(scan.readers)
+    for emission, cell in _released([scan], [((), [(0, cell)]) for cell in range(len(scan.readers))]):
+        found[cell] = emission
+    return found
 
 
 def _by_query(scans: Sequence[HeldResults], queries: Mapping[str, QueryId]) -> Iterator[Emission]:
@@ -86,7 +97,8 @@ def _by_query(scans: Sequence[HeldResults], queries: Mapping[str, QueryId]) -> I
             asked: dict[tuple[tuple[int, int], ...], list[QueryId]] = {}
             for reader, some in cells.items():
                 asked.setdefault(tuple(some), []).append(queries[reader])
-            yield from _released(mine, [(tuple(names), some) for some, names in asked.items()])
+            for emission, _ in _released(mine, [(tuple(names), some) for some, names in asked.items()]):
+                yield emission
 
 
 def _alike(scans: Sequence[HeldResults]) -> list[list[HeldResults]]:
@@ -120,10 +132,34 @@ class _CellRanges:
 def _released(
     scans: Sequence[HeldResults],
     asked: Sequence[tuple[tuple[QueryId, ...], Sequence[tuple[int, int]]]],
-) -> Iterator[Emission]:
-    """For each set of names, their cells (scan, cell) as one batch in order: all of them picked at once."""
+) -> Iterator[tuple[Emission, int]]:
+    """For each set of names, their cells (scan, cell) as one batch in order, with its number among those asked for: all
+    of them picked at once. Rows that are one cell's, in order, are given as they are."""
     if not asked:
         return
+    sizes, picked = _picked(scans, asked)
+    if not picked.num_rows:
+        return
+    results = without_marks(picked)
+    if scans[0].raw:
+        results = with_arrivals(results, int64s_of(picked, ARRIVED))
+    begin = 0
+    for number, (size, times) in enumerate(zip(sizes, _times(picked, sizes), strict=True)):
+        if size and scans[0].counted:
+            yield EmitCount(asked[number][0], size, times), number
+        elif size:
+            yield EmitRows(asked[number][0], results.slice(begin, size), times), number
+        begin += size
+
+
+def _picked(
+    scans: Sequence[HeldResults], asked: Sequence[tuple[tuple[QueryId, ...], Sequence[tuple[int, int]]]]
+) -> tuple[list[int], pa.RecordBatch]:
+    """How many rows there are for each, and the rows, one's after the other's."""
+    if len(scans) == 1 and [cells for _, cells in asked] == [[(0, cell)] for cell in range(len(scans[0].readers))]:
+        whole = scans[0].batch
+        if _is_in_order(whole):
+            return _cell_after_cell(whole, len(asked))
     bases = np.cumsum([0, *(scan.batch.num_rows for scan in scans)])
     ranges = [_CellRanges.of(scan, int(base)) for scan, base in zip(scans, bases, strict=False)]
     order = np.concatenate([one.order for one in ranges])
@@ -135,23 +171,31 @@ def _released(
     owners, starts, ends = np.array(spans, dtype=np.int64).T
     rows = order[expand_ranges(starts, ends - starts)]
     owner = np.repeat(owners, ends - starts)
-    if not len(rows):
-        return
     held = scans[0].batch if len(scans) == 1 else pa.concat_batches([scan.batch for scan in scans])
     by_owner = np.lexsort((rows, *(rank[rows] for rank in ranks_of(held)[::-1]), owner))
-    picked = held.take(pa.array(rows[by_owner]))
-    results = without_marks(picked)
-    if scans[0].raw:
-        results = with_arrivals(results, int64s_of(picked, ARRIVED))
-    sizes = np.bincount(owner, minlength=len(asked)).tolist()
-    arrived = counted_times(*np.unique(int64s_of(picked, ARRIVED), return_inverse=True), sizes)
-    begin = 0
-    for (names, _), size, times in zip(asked, sizes, arrived, strict=True):
-        if size and scans[0].counted:
-            yield EmitCount(names, size, times)
-        elif size:
-            yield EmitRows(names, results.slice(begin, size), times)
-        begin += size
+    return np.bincount(owner, minlength=len(asked)).tolist(), held.take(pa.array(rows[by_owner]))
+
+
+def _cell_after_cell(batch: pa.RecordBatch, cells: int) -> tuple[list[int], pa.RecordBatch]:
+    """Every cell of results that are in order."""
+    if cells == 1:
+        return [batch.num_rows], batch
+    codes = int64s_of(batch, CELL).astype(np.uint16 if cells < 1 << 16 else np.int64)  # narrow ones are sorted faster
+    sizes = np.bincount(codes, minlength=cells).tolist()
+    return sizes, batch.take(pa.array(np.argsort(codes, kind="stable")))
+
+
+def _is_in_order(batch: pa.RecordBatch) -> bool:
+    ranks = ranks_of(batch)
+    return len(ranks) == 1 and bool((ranks[0][1:] >= ranks[0][:-1]).all())
+
+
+def _times(picked: pa.RecordBatch, sizes: Sequence[int]) -> list[tuple[tuple[int, int], ...]]:
+    """When the tuples arrived that found the rows; mostly all at once."""
+    arrived_us = int64s_of(picked, ARRIVED)
+    if (arrived_us == arrived_us[0]).all():
+        return [((int(arrived_us[0]), size),) for size in sizes]
+    return counted_times(*np.unique(arrived_us, return_inverse=True), sizes)
 
 
 def in_part(emission: Emission, part: int) -> Emission:

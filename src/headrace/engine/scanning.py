@@ -109,8 +109,8 @@ class GroupJoin:
         return self._group.graph is not None and Cut.WINDOWS in cuts and len(self._windows) > 1
 
     def measured(self) -> Measured | None:
-        """What a multi-way join is like now, for choosing its orders; of two sides there is only one."""
-        if self._group.graph is None or len(self._group.sides) < 3:
+        """What a join by a graph of predicates is like now, for choosing its orders and what upkeep it needs."""
+        if self._group.graph is None:
             return None
         spaces = tuple(
             Space(state.window.runs, None, state.window.layout, index, state.position)

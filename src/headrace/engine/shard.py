@@ -65,7 +65,7 @@ from headrace.plan.methods import SCANNING
 from headrace.plan.shard_graph import join_name
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32
@@ -101,7 +101,7 @@ class ShardOptions:
     """By group, how many buckets the keys of each side's segments are put into; a group without: each key its own."""
     orders: Mapping[str, Orders] = field(default_factory=dict)
     trees: Mapping[str, TreeOptions] = field(default_factory=dict)
-    """By group whose probes may be left out, how its tree is run."""
+    """By group that runs as a tree, how."""
     scheduling: Scheduling | None = None
     """How turns are chosen where there is a budget; None: what a join finds is filtered and projected at once, and
     groups take turns one after the other."""
@@ -168,7 +168,7 @@ class Shard:
             for index, input in enumerate(group.inputs)
         ]
         told = (inputs, self._options.for_operators(), self._since, self._epoch, self._serial)
-        if group.adapts:
+        if group.is_tree:
             return TreeOperator(group, *told)
         apart = apart_from(group) if is_deferred else None
         if apart is None:
@@ -231,11 +231,11 @@ class Shard:
             operator.begin(self._now_us, allowed.get(signature))
 
     def trees(self) -> dict[str, TreeOperator]:
-        """The groups whose probes may be left out, by signature."""
+        """The groups that run as trees, by signature."""
         return {signature: one for signature, one in self._operators.items() if isinstance(one, TreeOperator)}
 
     def _work(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
-        """Gives operators turns while the budget allows; trees do all that they may."""
+        """Gives operators turns while the budget allows; trees that may leave probes out do all that they may."""
         for tree in self.trees().values():
             yield from tree.work(pace.now_s)
         self.dispatcher = self._dispatcher()
@@ -347,11 +347,11 @@ class Shard:
         names = [stream.name for stream in self.plan.catalog.streams]
         return {name: (self.progress.reached(name), self.progress.is_idle(name)) for name in names}
 
-    def joins(self) -> dict[str, tuple[float, int, int, bool]]:
-        """By join, how long it took in this step, the results that it holds and their bytes, and whether tuples are
-        ahead of another stream."""
+    def joins(self) -> dict[str, tuple[float, int, int, bool, int]]:
+        """By join, how long it took in this step, the results that it holds and their bytes, whether tuples are ahead
+        of another stream, and the most bytes of results that were in memory at once."""
         return {
-            signature: (one.joined_s, one.hold.rows, one.hold.size_bytes, one.ahead is not None)
+            signature: (one.joined_s, one.hold.rows, one.hold.size_bytes, one.ahead is not None, one.hold.peak_bytes)
             for signature, one in self._operators.items()
             if one.group.is_join
         }

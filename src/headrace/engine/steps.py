@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.plan.expressions import Expression, sources_of
-from headrace.plan.joingraph import JoinGraph, Range
+from headrace.plan.joingraph import JoinGraph
+from headrace.plan.ranges import Range
 
 
 class Access(Enum):

@@ -265,7 +265,7 @@ class Thresholds:
         >>> Thresholds.of(limit_bytes=100, mean_bytes=20, beta=0.9)
         Thresholds(most_bytes=60.0, least_bytes=20)
         """
-        alpha = mean_bytes / limit_bytes
+        alpha = mean_bytes / max(limit_bytes, 1.0)
         most_bytes = min((1 + alpha) / 2 * limit_bytes, beta * limit_bytes)
         return Thresholds(most_bytes, min(mean_bytes, beta * most_bytes))
 

@@ -1,25 +1,30 @@
-"""A group whose overload is met by leaving out probes (``ON OVERLOAD ADAPT``): its join runs as a tree.
+"""A group whose join runs as a tree: one that meets overload by leaving out probes, or one that was given its tree.
 
-      told: probes allowed, now  -->  blocks, all of them, up the tree  -->  results, fresh ones only
-                                        every tuple kept and expired, whatever is probed
+      ADAPT    told: probes allowed, now  -->  blocks, all of them, up the tree  -->  results, fresh ones only
+                                               every tuple kept and expired, whatever is probed
+      DEFER    a turn  -->  a block up the tree, with every probe  -->  results; other blocks wait for theirs
 
-Owns :class:`TreeOperator`. Blocks never wait for a budget: what an allowance does not cover is left out, not put off.
-Invariants: after a step nothing is pending; a state in between holds no part that nothing can meet any more, or that is
-wholly stale. Cost: that of the probes made; a comparison a part to expire.
+Owns :class:`TreeOperator`. With ADAPT blocks never wait for a budget: what an allowance does not cover is left out, not
+put off, and after a step nothing is pending. With DEFER (``SET plan``) a block is scanned whole in its first turn, and
+later turns release what it found, window by window.
+Invariant: a state in between holds no part that nothing can meet any more, or that is wholly stale. Cost: that of the
+probes made; a comparison a part to expire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import gt
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.blocks import PendingBlock
+from headrace.engine.blocks import HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.events import DropSegment, Effect
+from headrace.engine.expiring import probed_by
 from headrace.engine.halfway import Now, Probe, link_of, shared_classes
 from headrace.engine.inputs import Place
 from headrace.engine.joining_up import form_of, joined_rows
@@ -40,13 +45,19 @@ from headrace.engine.segments import PLACE, Segment, int64s_of
 from headrace.engine.spaces import Block, Matches, NewRows, Space
 from headrace.engine.tree_join import HalfTally, JoinedState, TreeBlock, TreeOptions
 from headrace.engine.window import Collected, Part, Run, SegmentSource, WindowStore, open_run
+from headrace.plan.canonical import Sizes
 from headrace.plan.queries import Measure
+from headrace.plan.sharing import Member
 from headrace.plan.trees import HalfWayJoin, Sides, linear_tree
+
+CARRIED = 0.5
+"""Of a step's allowance, what the next one may use of it."""
 
 
 @dataclass(slots=True)
 class Allowances:
-    """The probes of a step, by half-way join (None: all), and the fractions that are left from one to the next."""
+    """The probes of a step, by half-way join (None: all), and what is left from one to the next: fractions, and of what
+    was not used ``CARRIED`` of a step's at most, because tuples do not come evenly."""
 
     probes: Mapping[HalfWayJoin, float] | None = None
     credit: dict[HalfWayJoin, float] = field(default_factory=dict)
@@ -56,9 +67,10 @@ class Allowances:
     def allowed(self, half: HalfWayJoin, offered: int) -> int:
         if self.probes is None:
             return offered
-        credit = self.credit.get(half, 0.0) + self.probes.get(half, 0.0) * self.part
+        given = self.probes.get(half, 0.0) * self.part
+        credit = self.credit.get(half, 0.0) + given
         allowed = min(offered, int(credit + 1e-9))
-        self.credit[half] = min(credit - allowed, 1.0)
+        self.credit[half] = min(credit - allowed, max(1.0, CARRIED * given))
         return allowed
 
 
@@ -69,15 +81,20 @@ class TreeOperator(GroupOperator):
         super().__init__(*told)
         graph, freshness = self.group.graph, self.group.freshness
         assert graph is not None
-        assert freshness is not None
         self.graph = graph
-        given = self._options.trees.get(self.group.signature)
-        self.tree_options = given or TreeOptions(linear_tree(graph.sides))
+        self.tree_options = self._tree_options()
         self.tree = self.tree_options.tree
         self.links = {half: link_of(graph, half) for half in self.tree.half_ways}
         reach = reach_of(self.windows)
         self.facts = tuple(
-            SideFacts(side, state.position, state.input.time, measure, reach[side], freshness[side].size)
+            SideFacts(
+                side,
+                state.position,
+                state.input.time,
+                measure,
+                reach[side],
+                ALWAYS if freshness is None else freshness[side].size,
+            )
             for side, (state, measure) in enumerate(zip(self.inputs, self.group.measures, strict=True))
         )
         self.states = {sides: self._state(sides) for sides in self.tree.susceptible}
@@ -94,6 +111,12 @@ class TreeOperator(GroupOperator):
         """Those of this step that are not."""
         self.lost = 0
         """Held parts in between that were let go because they were stale, ever."""
+
+    def _tree_options(self) -> TreeOptions:
+        if self.group.tree is not None:
+            return TreeOptions(self.group.tree, is_enforced=False)
+        given = self._options.trees.get(self.group.signature)
+        return given or TreeOptions(linear_tree(self.graph.sides))
 
     def _state(self, sides: Sides) -> JoinedState:
         partner = next(half.partner for half in self.tree.half_ways if half.own == sides)
@@ -112,8 +135,11 @@ class TreeOperator(GroupOperator):
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
 
     def work(self, clock: Callable[[], float]) -> Iterator[Effect]:
-        """All blocks, whatever may be probed. ``clock``: the host's, to measure by."""
+        """All blocks, whatever may be probed, of a group that adapts; one that does not has turns like any other.
+        ``clock``: the host's, to measure by."""
         self._clock, began_s = clock, clock()
+        if not self.group.adapts:
+            return
         tuples = sum(block.tuples for block in self.pending)
         for block in list(self.pending):
             self.allowances.part = block.tuples / tuples if tuples else 1 / len(self.pending)
@@ -125,34 +151,62 @@ class TreeOperator(GroupOperator):
         blocks = super()._blocks_upto(upto, progress, is_ahead=is_ahead)
         return [[_with_arrivals(one) for one in rounds] for rounds in blocks]
 
+    def _is_whole(self, _rounds: Sequence[Block]) -> bool:
+        """States in between are for all windows, so a block is scanned at once."""
+        return True
+
     def _straight_through(self, block: PendingBlock) -> Iterator[Effect]:
         for one in block.rounds:
-            streams = [self._stream(side, new) for side, new in enumerate(one.inputs)]
-            going_up = TreeBlock(
-                self.graph,
-                self.tree_options,
-                self.links,
-                streams,
-                self.states,
-                self.facts,
-                self._now(),
-                self.allowances.allowed,
-                is_late=_is_late([stream.space for stream in streams]),
-                clock=self._clock,
-            )
-            spaces = going_up.spaces
-            for found in going_up.results():
-                matches = filtered(found, spaces, self.group.verified)
-                matches = self._aged(matches, spaces)
+            for matches, spaces in self._up(one):
                 self.folds.take(self._outputs, matches, spaces, one.arrived_us, block.upto_us)
                 yield from self._outputs.emissions(matches, spaces, one.arrived_us, self._options.cut)
-            for half, tally in going_up.tallies.items():
-                self.tallies[half].add(tally)
-            self.fresh_until_us = min(self.fresh_until_us, going_up.fresh_until_us)
-            self.stale_results += going_up.stale_results
-            self._keep_joined(going_up.joined)
             if len(block.rounds) > 1:
                 self._insert_round(one)
+
+    def _found(self, block: PendingBlock, _reach: Sizes, _served: Sequence[Member]) -> Iterator[HeldResults]:
+        if block.is_scanned:
+            return
+        for number, one in enumerate(block.rounds):
+            first = 0
+            for matches, spaces in self._up(one):
+                self.folds.take(self._outputs, matches, spaces, one.arrived_us, block.upto_us)
+                for held in self._outputs.hold(matches, spaces, one.arrived_us, first):
+                    held.round = number
+                    yield held
+                first += len(matches)
+            if len(block.rounds) > 1:
+                self._insert_round(one)
+
+    def _insert_unscanned(self, block: PendingBlock) -> None:
+        """Nobody waits for the results, but what the block's tuples make in between is met later."""
+        for one in block.rounds:
+            for _ in self._up(one):
+                pass
+            self._insert_round(one)
+
+    def _up(self, block: Block) -> Iterator[tuple[Matches, tuple[Space, ...]]]:
+        """A block up the tree: its results in order with the sides they are of, and what it makes in between, kept."""
+        streams = [self._stream(side, new) for side, new in enumerate(block.inputs)]
+        going_up = TreeBlock(
+            self.graph,
+            self.tree_options,
+            self.links,
+            streams,
+            self.states,
+            self.facts,
+            self._now(),
+            self.allowances.allowed,
+            is_late=_is_late([stream.space for stream in streams]),
+            clock=self._clock,
+        )
+        spaces = going_up.spaces
+        for found in going_up.results():
+            yield self._aged(filtered(found, spaces, self.group.verified), spaces), spaces
+        for half, tally in going_up.tallies.items():
+            self.tallies[half].add(tally)
+        self.fresh_until_us = min(self.fresh_until_us, going_up.fresh_until_us)
+        self.stale_results += going_up.stale_results
+        self._keep_joined(going_up.joined)
 
     def _aged(self, matches: Matches, spaces: Sequence[Space]) -> Matches:
         """The results with their ages where windows differ; where states in between keep a number of tuples, results
@@ -203,6 +257,7 @@ class TreeOperator(GroupOperator):
     def _cutoff_us(self, reached_us: Sequence[int | None]) -> int | None:
         """What no tuple that comes is older than."""
         oldest = [*reached_us, *(state.waiting.first_us for state in self.inputs if state.waiting.rows)]
+        oldest += [block.oldest_us(index) for block in self.pending for index in range(len(self.inputs))]
         times = [one for one in oldest if one is not None]
         return None if None in reached_us else min(times)
 
@@ -214,7 +269,9 @@ class TreeOperator(GroupOperator):
             return True
         counted = [one for one in self.facts if one.measure is Measure.ROWS and one.side in state.form.sides]
         for facts in counted if state.form.rows is None else ():
-            least_seen = self.inputs[facts.side].waiting.counted
+            waiting = self.inputs[facts.side].waiting.counted
+            seen = (one.least_seen(by, facts.side) for one in self.pending for by in probed_by(self.group, facts.side))
+            least_seen = min([waiting, *(one for one in seen if one is not None)])
             if int(int64s_of(batch, side_column(facts.side, PLACE)).max()) < least_seen - facts.reach:
                 return True
         return False
@@ -250,12 +307,14 @@ class TreeOperator(GroupOperator):
 
     def tree_from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
         """Goes on with the states that this tree has too; the others' joined tuples are let go, and states that were
-        not there are made of what is held below them."""
+        not there are made of what is held below them; all of them, where nothing is left out and windows are larger
+        than any were."""
         found: set[Sides] = set()
+        is_wider = self.group.tree is not None and any(map(gt, self.widest, kept["widest"]))
         self.widest = tuple(map(max, zip(self.widest, kept["widest"], strict=True)))
         for one in kept["states"]:
             state = self.states.get(tuple(one["sides"]))
-            if state is None or state.form.key != one["key"]:
+            if state is None or state.form.key != one["key"] or is_wider:
                 self._finished += [DropSegment(name) for name in names_joined({"states": [one]})]
                 continue
             found.add(tuple(one["sides"]))

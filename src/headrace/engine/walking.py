@@ -11,7 +11,6 @@ runs x log run) to search, O(rows looked at) to expand; about ``EXPANDED_TOGETHE
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -20,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.arrow_types import arrow_type
-from headrace.engine.evaluate import evaluate, filter_mask
-from headrace.engine.keys import Int64s, encode_keys
+from headrace.engine.evaluate import filter_mask
+from headrace.engine.keys import Int64s
+from headrace.engine.limits import limits_of, value_ranges
 from headrace.engine.matching import expand_ranges, key_ranges
 from headrace.engine.segments import PLACE, IndexView, Segment
 from headrace.engine.spaces import KeySearch, Space
 from headrace.engine.steps import Access, Step
 from headrace.plan.expressions import ColumnRef
-from headrace.plan.joingraph import KeyForm, Range
 from headrace.plan.queries import Measure
 
 EXPANDED_TOGETHER = 1 << 21
@@ -162,6 +161,12 @@ class Walk:
             return
         bounds = self.meeting.bounds(self, partial, step.side)
         search = self._search(partial, step, bounds)
+        if (
+            bounds is not None
+            and step.access in (Access.RANGE, Access.ALL)
+            and self.measures[step.side] is Measure.TIME
+        ):
+            search = _reached(search, bounds)
         found = [search(segment, span) for segment, _, span in pieces]
         starts = np.stack([low for low, _ in found], axis=1)
         lengths = np.stack([high - low for low, high in found], axis=1)
@@ -197,7 +202,7 @@ class Walk:
 
             return by_key
         if step.access is Access.RANGE:
-            limits = [limit for one in step.ranges for limit in self._limits(partial, one)]
+            limits = limits_of(step.ranges, self._reader(partial), partial.size)
             index = step.ranges[0].index
             return lambda segment, _: value_ranges(segment.index(index).keys, limits, partial.size)
         if step.access is Access.TIME and bounds is not None:
@@ -222,9 +227,6 @@ class Walk:
             return low[of_row], high[of_row]
 
         return found
-
-    def _limits(self, partial: Partial, one: Range) -> Iterator[Limit]:
-        return limits_of(one, self._reader(partial), partial.size)
 
     # --- what must hold
 
@@ -271,56 +273,22 @@ class Walk:
         return column
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A bound on an index's numbers for each partial result. Where there is no valid one, nothing is within it, or,
-    with ``is_none``, everything."""
+def _reached(search: Search, bounds: Bounds) -> Search:
+    """A search that does not look into segments which are out of reach; what it finds elsewhere is in no order of
+    time."""
+    since, until = bounds
 
-    function: str
-    numbers: Int64s
-    is_valid: np.ndarray
-    is_none: bool
+    def reaching(segment: Segment, span: tuple[int, int] | None) -> tuple[Int64s, Int64s]:
+        if span is None:
+            return search(segment, span)
+        is_out = (since > span[1]) | (until <= span[0])
+        none = np.zeros(len(since), dtype=np.int64)
+        if is_out.all():
+            return none, none
+        low, high = search(segment, span)
+        return low, np.where(is_out, low, high)
 
-
-def limits_of(one: Range, column: Callable[[ColumnRef], pa.Array], size: int) -> Iterator[Limit]:
-    """What a comparison bounds the rows of an index by: each partial result's own number."""
-    values = evaluate(one.bound, column, size)
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    is_valid: np.ndarray = whole.is_valid().to_numpy(zero_copy_only=False)
-    if whole.null_count:
-        whole = whole.fill_null(pa.scalar(0, pa.int64()).cast(whole.type))
-    if one.margin is None:
-        yield Limit(one.function, encode_keys([whole], KeyForm.ORDERED), is_valid, is_none=False)
-        return
-    if pa.types.is_floating(whole.type):
-        is_valid = is_valid & np.isfinite(whole.to_numpy(zero_copy_only=False))
-    for function, direction in ((">=", -1), ("<=", 1)):
-        if one.function in (function, "="):
-            moved = _moved(whole, is_valid, direction * one.margin)
-            yield Limit(function, encode_keys([moved], KeyForm.ORDERED), is_valid, is_none=True)
-
-
-def _moved(values: pa.Array, is_valid: np.ndarray, margin: float) -> pa.Array:
-    """Numbers moved, up or down as the margin's sign says, by what rounding may have done to a sum with a number of
-    about the margin's size; times stay."""
-    if not pa.types.is_floating(values.type):
-        return values
-    numbers = np.where(is_valid, values.to_numpy(zero_copy_only=False), 0.0)
-    return pa.array(numbers + math.copysign(2.0**-50, margin) * (np.abs(numbers) + 2 * abs(margin)))
-
-
-def value_ranges(keys: Int64s, limits: Sequence[Limit], size: int) -> tuple[Int64s, Int64s]:
-    """For each partial result the rows whose values lie where comparisons with its values want them."""
-    low, high = np.zeros(size, dtype=np.int64), np.full(size, len(keys))
-    for one in limits:
-        first, last = np.zeros(size, dtype=np.int64), np.full(size, len(keys))
-        if one.function in (">", ">=", "="):
-            first = np.searchsorted(keys, one.numbers, side="right" if one.function == ">" else "left")
-        if one.function in ("<", "<=", "="):
-            last = np.searchsorted(keys, one.numbers, side="left" if one.function == "<" else "right")
-        low = np.maximum(low, np.where(one.is_valid, first, 0))
-        high = np.minimum(high, np.where(one.is_valid, last, len(keys) if one.is_none else 0))
-    return low, np.maximum(low, high)
+    return reaching
 
 
 def cut_range(

@@ -127,6 +127,8 @@ class WindowStore:
 
     def insert(self, segment: Segment, collected: Collected) -> None:
         """Adds a block's segment as the newest run."""
+        if self.runs and self.runs[-1].collected != collected:
+            self._close_collection()
         part = self._store(segment)
         self.runs.append(Run(part.name, (part,), collected, segment))
 
@@ -138,6 +140,22 @@ class WindowStore:
         merging = self.runs[start:]
         self.runs[start:] = [self._merged(merging)]
         self._forget(merging)
+
+    def _close_collection(self) -> None:
+        """Merges the small runs of the newest collection, which no later ones will be merged with."""
+        start, newer = len(self.runs) - 1, self.runs[-1].rows
+        while start and self._is_light(start - 1, newer):
+            start -= 1
+            newer += self.runs[start].rows
+        if len(merging := self.runs[start:]) > 1:
+            self.runs[start:] = [self._merged(merging)]
+            self._forget(merging)
+
+    def _is_light(self, index: int, newer: int) -> bool:
+        """Whether a run may be merged with so many newer rows of its collection, and it is worth it."""
+        run = self.runs[index]
+        size_bytes = sum(part.size_bytes for one in self.runs[index:] for part in one.parts)
+        return run.collected == self.runs[-1].collected and run.rows <= 4 * newer and size_bytes <= MOST_RUN_BYTES
 
     def _first_light_run(self) -> int:
         """The oldest run that weighs no more than all newer ones of its collection together."""

@@ -52,11 +52,16 @@ def all_(
     clock: ByClock = Clock.MODEL,
     quick: Quick = True,
     seed: Seed = 1,
+    only: Annotated[
+        list[str] | None, typer.Option(help="one, or those whose names begin so, such as 002-figure", metavar="NAME")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="keep what --out has of this clock, size and seed")] = False,
 ) -> None:
-    """All experiments, and one report."""
-    from headrace.lab.running import is_as_known, run_all
+    """All experiments, and one report. A run of hours may be made in pieces: --only, and --resume after a stop."""
+    from headrace.lab.running import chosen_by, is_as_known, run_all
 
-    if not is_as_known(run_all(_setup(clock, quick, seed), out, Console())):
+    chosen = chosen_by(only) if only else None
+    if not is_as_known(run_all(_setup(clock, quick, seed), out, Console(), chosen, is_resumed=resume)):
         raise typer.Exit(1)
 
 

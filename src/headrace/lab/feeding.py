@@ -18,14 +18,15 @@ from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.model import StreamId
 from headrace.plan.sharing import SharedPlan
 from headrace.spark.generator import spec_of
-from headrace.workload import Position, generate
+from headrace.workload import GeneratorSpec, Position, generate
 
 
 class StreamFeed:
     """A stream's rows, given out in order. No two have the same time, and none is right after another: of a burst each
-    is 4 us after the one before, and streams (``number`` 0 and 1) are 2 us apart."""
+    is 4 us after the one before, and streams (``number`` 0 and 1) are 2 us apart. ``copies``: as many tuples, with keys
+    of their own, come in the place of each; they are at the same time."""
 
-    def __init__(self, plan: SharedPlan, number: int, name: str) -> None:
+    def __init__(self, plan: SharedPlan, number: int, name: str, copies: int = 1) -> None:
         self._name = StreamId(name)
         stream = plan.catalog.get(self._name)
         spec = spec_of(stream, 0)
@@ -33,6 +34,9 @@ class StreamFeed:
         drawn = rows.column(stream.time).cast(pa.int64()).to_numpy()
         ranks = np.arange(len(drawn))
         self.times_us: npt.NDArray[np.int64] = (np.maximum.accumulate(drawn // 4 - ranks) + ranks) * 4 + 2 * number
+        if copies > 1:
+            rows = _copied(rows, spec, copies)
+            self.times_us = np.repeat(self.times_us, copies)
         at = rows.schema.get_field_index(stream.time)
         timed = pa.array(self.times_us).cast(rows.schema.field(at).type)
         ordered = rows.set_column(at, rows.schema.field(at), timed)
@@ -53,3 +57,14 @@ class StreamFeed:
         oldest_us = int(self.times_us[first]) if rows else end_us
         self._given = until
         yield ProgressMade(self._name, arrival, end_us + 1, oldest_us, rows)
+
+
+def _copied(rows: pa.RecordBatch, spec: GeneratorSpec, copies: int) -> pa.RecordBatch:
+    """Every row so often, with keys drawn anew: a column of whole numbers is a key here."""
+    chance = np.random.default_rng(spec.seed)
+    many = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), copies)))
+    for at, field in enumerate(many.schema):
+        if pa.types.is_integer(field.type):
+            keys = chance.integers(0, spec.keys, many.num_rows)
+            many = many.set_column(at, field, pa.array(keys).cast(field.type))
+    return many

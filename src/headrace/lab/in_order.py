@@ -29,7 +29,7 @@ from headrace.lab.experiment import (
     seed_a_stream,
     seed_itself,
 )
-from headrace.lab.ordering_by_clock import WINDOW_S, Load, Runner, whole_load
+from headrace.lab.ordering_by_clock import WINDOW_S, Clocked, Load, whole_load
 from headrace.lab.ordering_runs import ModelClock, Streams, mean_of_fast, recorded, run_approach
 from headrace.plan.approaches import Approach, JoinLoad
 
@@ -43,9 +43,9 @@ QUICK_RATES = (0.2, 1.0)
 PAIR_S = 5e-4
 """Of Figures 9 and 10."""
 WALL_ALPHA = 0.1
-WALL_RATES = (1.5, 15.0)
-WALL_SLOW = (0.4, 0.8, 1.5, 3.0)
-WALL_TERMS = (0, 15, 30, 45)
+WALL_RATES = (3.0, 30.0)
+WALL_SLOW = (0.5, 2.0, 3.5, 5.0)
+WALL_TERMS = (0, 20, 60, 150)
 """By the wall clock: of the predicate, whose length decides what a pair costs."""
 WARM_UP_S = 4.0
 MEASURED = {
@@ -144,9 +144,10 @@ def _modelled(streams: Streams) -> Numbers:
 
 @lru_cache(maxsize=64)
 def _timed(load: Load) -> Numbers:
-    """The same by the clock; the first seconds, in which Adaptive has measured nothing yet, are left out."""
-    runs = {name: Runner(load, approach, WALL_ALPHA).run() for name, approach in NAMES.items()}
-    whole = whole_load(load, runs["Sync-Filter"])
+    """The same by the clock; the first seconds are left out."""
+    clocked = Clocked(load)
+    runs = {name: clocked.run(approach, WALL_ALPHA) for name, approach in NAMES.items()}
+    whole = whole_load(clocked, runs["Sync-Filter"])
     assert whole is not None
     means = {name: run.mean_s(WARM_UP_S) for name, run in runs.items()}
     return {**means, "last": runs["Adaptive"].last, "busy": whole.busy, "gain": whole.gain, "cost_s": whole.cost_s}
@@ -158,7 +159,7 @@ def _streams(setup: Setup, *, slow: float = 1.0, pair_s: float = PAIR_S) -> Stre
     return Streams(slow=slow, pair_s=pair_s, seconds=seconds, seed=setup.seed)
 
 
-def _load(setup: Setup, *, slow: float = WALL_RATES[0], terms: int = WALL_TERMS[1]) -> Load:
+def _load(setup: Setup, *, slow: float = WALL_RATES[0], terms: int = WALL_TERMS[2]) -> Load:
     return Load(slow, WALL_RATES[1], terms, 15.0 if setup.is_quick else 60.0, seed=setup.seed)
 
 

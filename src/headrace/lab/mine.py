@@ -3,6 +3,7 @@
       sample/<stream>/*.parquet   -> micro-batches of equal time -> shards in this process, once for each choice
                                      policy: by responses where the budget is short of bursts
                                      method: by the processor's time that all joins take
+                                     plans and strategies: ``mine_plans``
                                      approach: by the paper's condition, with rates and costs as measured
 
 Owns ``mine`` and :class:`Findings`. Rows are taken to have arrived in the order of their event times. Responses are
@@ -28,6 +29,7 @@ from headrace.engine.cutting import BlockCut
 from headrace.engine.shard import ShardOptions
 from headrace.errors import SourceError
 from headrace.lab.experiment import Chart, Grid, Kind, Line, Picture, number
+from headrace.lab.mine_plans import PlanTimes, StrategyRun, limited_run, try_plans, try_strategies
 from headrace.lab.shard_host import INTERVAL_S, Feed, Rows, ShardHost
 from headrace.model import Stream
 from headrace.plan.approaches import JoinLoad, load_of, why_in_order
@@ -62,10 +64,11 @@ class Findings:
     spent_s: dict[str, float] = field(default_factory=dict)
     joins: dict[str, JoinLoad] = field(default_factory=dict)
     in_order: dict[str, str] = field(default_factory=dict)
+    plans: list[PlanTimes] = field(default_factory=list)
+    strategies: dict[str, StrategyRun] = field(default_factory=dict)
 
     def mean_s(self, policy: str) -> float:
-        found = [one for one in self.responses_s[policy].values() if one < inf]
-        return sum(found) / max(len(found), 1)
+        return _mean(self.responses_s[policy])
 
     @property
     def policy(self) -> str:
@@ -80,10 +83,29 @@ class Findings:
         chosen = {load.better(ALPHA).value for load in self.joins.values()}
         return chosen.pop() if len(chosen) == 1 else "adaptive"
 
+    @property
+    def strategy(self) -> str:
+        return _least({name: _mean(one.responses_s) for name, one in self.strategies.items()}, "threshold")
+
+    @property
+    def tree(self) -> str | None:
+        """The fastest tree, where there is one join that has one and the engine's own is slower."""
+        trees = [one for one in self.plans if one.is_tree]
+        if len(trees) != 1 or _least(trees[0].spent_s, trees[0].own) == trees[0].own:
+            return None
+        return trees[0].best
+
     def settings(self) -> list[str]:
         """What to write into the program."""
-        named = {"policy": self.policy, "join_method": self.method, "ordering": self.ordering}
+        named = {"policy": self.policy, "strategy": self.strategy, "join_method": self.method}
+        named |= {"plan": self.tree} if self.tree else {}
+        named["ordering"] = self.ordering
         return [f"SET {name} = '{value}';" for name, value in named.items()]
+
+
+def _mean(responses_s: Mapping[str, float]) -> float:
+    found = [one for one in responses_s.values() if one < inf]
+    return sum(found) / max(len(found), 1)
 
 
 def _least(costs: Mapping[str, float], default: str) -> str:
@@ -106,7 +128,12 @@ def mine(plan: SharedPlan, sample: Path) -> Findings:
     probes, joined_s = _time_methods(plan, feed, found)
     for policy in POLICIES:
         options = ShardOptions(policy=policy, block=BlockCut(span_us=max(1, span_us // BLOCKS)))
-        found.responses_s[policy] = _responses(plan, feed, options, probes, span_us / 1e6)
+        limit = max(1, round(probes / len(feed.intervals) / LOAD))
+        host = ShardHost(plan, options, 1, {})
+        found.responses_s[policy] = dict(limited_run(plan, feed, host, limit, span_us / 1e6).responses_s)
+    found.strategies = try_strategies(plan, feed, found.policy, span_us, LOAD)
+    rates = {name: count / max(found.seconds, 1e-6) for name, count in counts.items()}
+    found.plans = try_plans(plan, feed, found.method, rates)
     for group in plan.groups:
         _weigh(group, rows, joined_s, found)
     gc.unfreeze()
@@ -165,22 +192,6 @@ def _time_methods(plan: SharedPlan, feed: Feed, found: Findings) -> tuple[int, d
     return probes, joined[found.method]
 
 
-def _responses(plan: SharedPlan, feed: Feed, options: ShardOptions, probes: int, interval_s: float) -> dict[str, float]:
-    """The mean response of each query, in seconds of the sample, where bursts do not fit."""
-    host = ShardHost(plan, options, 1, {})
-    limit = max(1, round(probes / len(feed.intervals) / LOAD))
-    counts: dict[str, int] = dict.fromkeys(map(str, plan.queries), 0)
-    sums = dict.fromkeys(counts, 0.0)
-    steps = iter(feed.intervals)
-    at = 0
-    while (rows := next(steps, None)) is not None or host.is_behind:
-        at += 1
-        for query, arrived in host.step(rows or [], at * INTERVAL_S, limit).latencies.items():
-            counts[query] += sum(count for _, count in arrived)
-            sums[query] += sum((at * INTERVAL_S - arrived_us / 1e6) * count for arrived_us, count in arrived)
-    return {name: sums[name] / count * interval_s / INTERVAL_S if count else inf for name, count in counts.items()}
-
-
 def _weigh(group: Group, rows: list[Rows], joined_s: Mapping[str, float], found: Findings) -> None:
     """The paper's condition for a join, or why it has no choice."""
     if not group.is_join:
@@ -208,9 +219,20 @@ def pictures_of(found: Findings) -> list[Picture]:
         for policy, one in found.responses_s.items()
     ]
     methods = [Line(name, ["all joins"], [spent]) for name, spent in found.spent_s.items()]
+    strategies = [
+        Line(name, shown, [None if one.responses_s[query] == inf else one.responses_s[query] for query in shown])
+        for name, one in found.strategies.items()
+    ]
+    plans = [
+        Chart(f"{'Trees' if one.is_tree else 'Orders'} of {one.join}", "plan", "processor, s",
+              [Line(one.join, list(one.spent_s), list(one.spent_s.values()))], Kind.BARS)
+        for one in found.plans
+    ]  # fmt: skip
     return [
         Chart("Mean response, where bursts do not fit", "query", "seconds of the sample", lines, Kind.BARS),
+        Chart("The same by operator strategy", "query", "seconds of the sample", strategies, Kind.BARS),
         Chart("Time of the whole sample, by join method", "", "processor, s", methods, Kind.BARS),
+        *plans,
         *grids_of(found),
     ]
 
@@ -229,8 +251,24 @@ def grids_of(found: Findings) -> list[Grid]:
         for name, load in found.joins.items()
     ]  # fmt: skip
     joins += [[name, "sync-filter", "", "", reason] for name, reason in found.in_order.items()]
+    strategies = [
+        [name, number(_mean(one.responses_s)), f"{one.queue_bytes:,}", "best" if name == found.strategy else ""]
+        for name, one in found.strategies.items()
+    ]
+    plans = [
+        [one.join, name, number(spent), _remark(one, name)]
+        for one in found.plans
+        for name, spent in one.spent_s.items()
+    ]
     return [
         Grid("Scheduler", ("policy", "mean response, s", ""), policies),
+        Grid("Operators", ("strategy", "mean response, s", "largest queues, bytes", ""), strategies),
         Grid("Plan", ("join method", "processor, s", ""), methods),
+        *([Grid("Orders and trees", ("join", "plan", "processor, s", ""), plans)] if plans else []),
         Grid("Ordering", ("join", "approach", "expected, sync-filter", "expected, filter-order", "c|w|l1 l2"), joins),
     ]
+
+
+def _remark(times: PlanTimes, name: str) -> str:
+    told = ["best"] if name == _least(times.spent_s, times.own) else []
+    return ", ".join([*told, "the engine's"] if name == times.own else told)

@@ -35,6 +35,7 @@ from headrace.lab.experiment import (
 from headrace.lab.multijoin_algorithms import (
     EVEN,
     FAST_TAU,
+    HASH_BUCKETS,
     ONE_FAST,
     ROWS,
     TABLE_5,
@@ -398,10 +399,16 @@ def claims_4a(numbers: Numbers) -> list[Claim]:
     gains = [peaks[other][1] / peaks[one][1] for one, other in pairwise(names)]
     highest = [peaks[name][1] for name in names]
     falls = [points[-1][1] / peaks[name][1] for name, points in lines.items()]
-    best = [peaks[name][0] for name in names]
+    best = [peaks[name][0] for name in names if name in HASH_BUCKETS]
+    buckets = [HASH_BUCKETS.get(name, 1) for name in names]
+    marginal = [
+        (other[1] - one[1]) / (more - few)
+        for (one, few), (other, more) in pairwise(zip((peaks[name] for name in names), buckets, strict=True))
+    ]
     return [
         rises("nested loops are the slowest, more buckets are faster: highest rates", highest),
         equals("the greatest gain is from nested loops to two buckets", gains[0] == max(gains), True),
+        rises("thereafter a further bucket brings less and less: tuples/s a bucket", marginal, down=True),
         rises("the best interval grows with the buckets (2: 4, 10: 15, 30: 30)", best),
         at_most("rates fall off where the interval is long (by 5% at least): at 50, of the highest", max(falls), 0.95),
     ]  # fmt: skip

@@ -27,6 +27,8 @@ ONE_FAST = (*(StreamFacts(1, 100, 50),) * 3, StreamFacts(50, 100, 50))
 TABLE_BUCKETS = 5
 INTERVALS = (1, 2, 5, 10, 25, 50)
 """Of Figure 4(a)."""
+HASH_BUCKETS = {"HASH2": 2, "HASH10": 10, "HASH30": 30}
+"""Of Figure 4(a): by line, how many a window has."""
 FAST_TAU = 5
 AVERAGES = (1, 2, 4, 6, 8, 10, 12, 13)
 """Buckets a window on average, in Figure 4(b)."""
@@ -92,8 +94,7 @@ def interval_algorithms() -> dict[tuple[str, int], Algorithm]:
     found = {}
     for tau in INTERVALS:
         found["NLJ", tau] = Algorithm(f"NLJ, {tau}", "lazy", tau, order)
-        for count in (2, 10, 30):
-            name = f"HASH{count}"
+        for name, count in HASH_BUCKETS.items():
             found[name, tau] = Algorithm(f"{name}, {tau}", "index", tau, order, (count,) * len(EVEN))
     return found
 

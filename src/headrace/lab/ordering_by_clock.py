@@ -1,8 +1,14 @@
 """A join fed tuple by tuple as the clock goes, under each of paper 004's approaches: response times as they are.
 
+      |------- a window is filled -------|-- one by one, not waited for --|-- one by one, as the clock goes --|
+                                         -MEASURED_S                      0                             seconds
+
 Every tuple is a step of the shard of its own, taken when it has arrived and the one before it is done; its response is
 from its arrival to the last of its results. The arrivals are the same for every approach, and so are the rows. What a
-tuple costs is set by the length of the join's predicate.
+pair of tuples costs is set by the number of patterns that it is held against; windows hold hundreds and thousands of
+tuples, so that a tuple costs nearly as its partners are many, which is what the paper's equations are made of.
+
+Owns :class:`Load`, :class:`Clocked` (a filled window, and runs from there) and ``terms_for``. Cost: as long as it says.
 """
 
 from __future__ import annotations
@@ -11,7 +17,8 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -22,24 +29,24 @@ from headrace.engine.events import EmitRows, Event, OrderingChosen
 from headrace.engine.output import Cut
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
+from headrace.lab.filled import FilledShard
 from headrace.model import Stream
 from headrace.plan.approaches import Approach, JoinLoad, load_of
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import read_script
 
-WINDOW_S = 15
-SELECTED = 0.2
+WINDOW_S = 100
+SELECTED = 0.02
 """The share of pairs that are results."""
-TERMS_TOGETHER = 40
-MEASURED_S = float(WINDOW_S)
+MEASURED_S = 8.0
 """How far back Adaptive measures rates and costs: far enough to hear of a slow stream a few times."""
 DECIDES_S = 1.0
 """How often it decides."""
-BEFORE_S = WINDOW_S + MEASURED_S
-"""Of tuples before the clock starts."""
+TRIED_TERMS, TRIED_TUPLES = 40, 24
+"""By which the cost of a term is found out, and with how many tuples of each stream."""
 
 STREAMS = "".join(
-    f"CREATE STREAM {name} (x DOUBLE, id BIGINT, ts TIMESTAMP) WITH (connector = 'files', path = '{name}');"
+    f"CREATE STREAM {name} (x DOUBLE, s STRING, id BIGINT, ts TIMESTAMP) WITH (connector = 'files', path = '{name}');"
     for name in ("slow", "fast")
 )
 
@@ -63,7 +70,6 @@ class Measured:
     responses: list[tuple[float, float]] = field(default_factory=list)
     busy_s: float = 0.0
     results: int = 0
-    load: JoinLoad | None = None
     switches: list[str] = field(default_factory=list)
     last: str = ""
 
@@ -73,13 +79,9 @@ class Measured:
 
 def plan_of(load: Load) -> SharedPlan:
     """A theta join whose predicate has so many terms; it holds for ``SELECTED`` of the pairs."""
-    # x is uniform, so that a.x * b.x > t for a share of 1 - t + t ln t of the pairs.
-    grid = np.linspace(1e-6, 1, 10_000)
-    bound = float(grid[np.argmin(np.abs(1 - grid + grid * np.log(grid) - SELECTED))])
-    conditions = [f"a.x * b.x > {bound:.6f}"]
-    for begin in range(0, load.terms, TERMS_TOGETHER):
-        terms = range(begin, min(begin + TERMS_TOGETHER, load.terms))
-        conditions.append(" + ".join(f"sqrt(a.x * b.x + {number})" for number in terms) + " > 0")
+    # x is uniform, so that |a.x - b.x| < t for a share of 2 t - t * t of the pairs.
+    conditions = [f"ABS(a.x - b.x) < {1 - (1 - SELECTED) ** 0.5:.6f}"]
+    conditions += [f"a.s || b.s NOT LIKE '%1%q{number}%'" for number in range(load.terms)]
     query = (
         f"CREATE QUERY q AS SELECT a.id AS a_id, b.id AS b_id FROM slow a, fast b WHERE {' AND '.join(conditions)} "
         f"WINDOW {WINDOW_S} SECONDS;"
@@ -88,43 +90,71 @@ def plan_of(load: Load) -> SharedPlan:
     return share(script.catalog, script.queries)
 
 
-def _times(load: Load, rate: float, chance: np.random.Generator) -> np.ndarray:
-    count = int(load.seconds * rate * 3) + 10
-    gaps = np.full(count, 1 / rate) if load.regular else chance.exponential(1 / rate, count)
-    times = np.cumsum(gaps)
-    return times[times < load.seconds]
+def arrivals(load: Load, rate: float, chance: np.random.Generator) -> np.ndarray:
+    """When tuples of a stream come, from ``-MEASURED_S`` on. The gaps between them are exponential: its quantiles, one
+    of each, in any order, so that a run of seconds has the rate and the spread of a long one."""
+    span_s = MEASURED_S + load.seconds
+    count = round(span_s * rate)
+    spread = -np.log1p(-(np.arange(count) + 0.5) / count)
+    gaps = np.ones(count) if load.regular else chance.permutation(spread)
+    times = np.cumsum(gaps) - gaps[0] * chance.random()
+    return np.asarray(times * (span_s / gaps.sum()) - MEASURED_S)
 
 
-def feed_of(load: Load, plan: SharedPlan) -> list[tuple[float, list[Event]]]:
-    """Each tuple as a shard is told of it, with its time of arrival, which is its event time too. Before the first
-    there are two windows full of others: one so that a tuple costs the same from the beginning, and one by which
-    Adaptive knows rates and costs from the beginning."""
-    chance = np.random.default_rng(load.seed)
-    arrivals: list[tuple[float, Stream]] = []
-    for stream, rate in zip(plan.catalog.streams, (load.slow, load.fast), strict=True):
-        arrivals += [(float(at_s), stream) for at_s in _times(load, rate, chance)]
-        before = -np.sort(chance.random(round(rate * BEFORE_S)) * BEFORE_S)[::-1]
-        arrivals += [(float(at_s), stream) for at_s in before]
-    arrivals.sort(key=lambda one: one[0])
-    packers = {stream.name: Packer(plan, stream, 1) for stream in plan.catalog.streams}
-    found = []
-    for number, (at_s, stream) in enumerate(arrivals):
-        at_us = round(at_s * 1e6)
-        columns = {"x": [chance.random()], "id": [number], "ts": pa.array([at_us], pa.timestamp("us", "UTC"))}
-        rows = pa.RecordBatch.from_pydict({**columns, ORDER: [(number + 1) << ORDER_SHIFT]})
-        events = [one.event(plan) for one in packers[stream.name].pack(rows, at_us) if one.kind in EVENTS]
-        found.append((at_s, events))
-    return found
+class Feed:
+    """A load's tuples as a shard is told of them: a window full at once, then one by one."""
+
+    def __init__(self, load: Load, plan: SharedPlan) -> None:
+        self._plan, self._chance = plan, np.random.default_rng(load.seed)
+        self._packers = {stream.name: Packer(plan, stream, 1) for stream in plan.catalog.streams}
+        self._number = 0
+        pairs = list(zip(plan.catalog.streams, (load.slow, load.fast), strict=True))
+        self.filling: list[Event] = []
+        for stream, rate in pairs:
+            before_s = np.sort(self._chance.random(round(rate * WINDOW_S)) * WINDOW_S) - WINDOW_S - MEASURED_S
+            self.filling += self._events(stream, before_s)
+        coming = [(float(at_s), stream) for stream, rate in pairs for at_s in arrivals(load, rate, self._chance)]
+        coming.sort(key=lambda one: one[0])
+        self.coming = [(at_s, self._events(stream, np.array([at_s]))) for at_s, stream in coming]
+        """Each tuple with its time of arrival, which is its event time too."""
+
+    def _events(self, stream: Stream, times_s: np.ndarray) -> list[Event]:
+        count = len(times_s)
+        times_us = np.round(times_s * 1e6).astype(np.int64)
+        numbers = self._number + np.arange(count)
+        self._number += count
+        x = self._chance.random(count)
+        columns = {"x": x, "s": [f"{one:.6f}" for one in x], "id": numbers}
+        times = pa.array(times_us, pa.timestamp("us", "UTC"))
+        order = pa.array((numbers + 1) << ORDER_SHIFT)
+        rows = pa.RecordBatch.from_pydict({**columns, "ts": times, ORDER: order})
+        arrived_us = int(times_us[-1])
+        packed = self._packers[stream.name].pack(rows, arrived_us)
+        return [one.event(self._plan) for one in packed if one.kind in EVENTS]
 
 
-class Runner:
+class Clocked:
+    """A load, its windows filled; each approach begins there."""
+
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        self.plan = plan_of(load)
+        self.feed = Feed(load, self.plan)
+        self._filled = FilledShard(self.plan, [self.feed.filling])
+
+    def shard(self) -> Shard:
+        return self._filled.going_on(ShardOptions(Cut.WINDOWS, block=BlockCut(rows=1)))
+
+    def run(self, approach: Approach, alpha: float) -> Measured:
+        return _Runner(self, approach, alpha).run()
+
+
+class _Runner:
     """One run of one approach."""
 
-    def __init__(self, load: Load, approach: Approach, alpha: float) -> None:
-        self._plan = plan_of(load)
-        (self._group,) = self._plan.groups
-        self._shard = Shard(self._plan, ShardOptions(Cut.WINDOWS, block=BlockCut(rows=1)))
-        self._feed = feed_of(load, self._plan)
+    def __init__(self, clocked: Clocked, approach: Approach, alpha: float) -> None:
+        (self._group,) = clocked.plan.groups
+        self._shard, self._coming = clocked.shard(), clocked.feed.coming
         self._approach, self._alpha = approach, alpha
         self._now = Approach.FILTER_ORDER if approach is Approach.FILTER_ORDER else Approach.SYNC_FILTER
         self._spent: deque[tuple[float, float, str]] = deque()
@@ -132,16 +162,15 @@ class Runner:
         self.measured = Measured()
 
     def run(self) -> Measured:
-        ready = [one for one in self._feed if one[0] < 0]
+        ready = [one for one in self._coming if one[0] < 0]
         for at_s, events in ready:
-            spent_s = self._step(events, lambda: 0.0, {})
-            if at_s >= -MEASURED_S:
-                self._measure(at_s, spent_s, events)
+            self._measure(at_s, self._step(events, lambda: 0.0, {}), events)
+        self.measured.results = 0
         last: dict[int, float] = {}
         gc.collect()
         gc.disable()
         began_s = time.perf_counter()
-        for at_s, events in self._feed[len(ready) :]:
+        for at_s, events in self._coming[len(ready) :]:
             wait_s = began_s + at_s - time.perf_counter()
             if wait_s > 0:
                 time.sleep(wait_s)
@@ -161,7 +190,7 @@ class Runner:
             if isinstance(effect, EmitRows):
                 for arrived_us, count in effect.arrived:
                     last[arrived_us] = clock()
-                    self.measured.results += count
+                    self.measured.results += count if arrived_us >= 0 else 0
         return time.perf_counter() - began_s
 
     def _measure(self, at_s: float, spent_s: float, events: Sequence[Event]) -> None:
@@ -178,19 +207,42 @@ class Runner:
         load = load_of(self._group, rows, sum(one[1] for one in self._spent))
         if load is None:
             return
-        self.measured.load = load
         better = load.better(self._alpha)
         if self._approach is Approach.ADAPTIVE and better is not self._now:
             self._now = better
             self.measured.switches.append(f"{at_s:.1f} s: {better.value}, {load.text(self._alpha)}")
 
 
-def whole_load(load: Load, measured: Measured) -> JoinLoad | None:
+def terms_for(load: Load, busy: float) -> int:
+    """How many terms make c|w|l1 l2 of the load's rates about so much on this machine, as far as it can be told by a
+    few tuples of each stream."""
+    bare, tried = (_busy_with(replace(load, terms=terms)) for terms in (0, TRIED_TERMS))
+    return max(0, round((busy - bare) / max(tried - bare, 1e-9) * TRIED_TERMS))
+
+
+@cache
+def _busy_with(load: Load) -> float:
+    """Half of the time that joining takes, by some tuples of each stream."""
+    clocked = Clocked(replace(load, seconds=TRIED_TUPLES / load.slow))
+    shard = clocked.shard()
+    spent: dict[str, list[float]] = {"slow": [], "fast": []}
+    for _, events in clocked.feed.coming:
+        name = next(str(event.stream) for event in events if hasattr(event, "stream"))
+        if len(spent[name]) >= TRIED_TUPLES:
+            continue
+        began_s = time.perf_counter()
+        for _ in shard.step([*events, OrderingChosen(frozenset(group.signature for group in clocked.plan.groups))]):
+            pass
+        spent[name].append(time.perf_counter() - began_s)
+    return (load.slow * float(np.median(spent["slow"])) + load.fast * float(np.median(spent["fast"]))) / 2
+
+
+def whole_load(clocked: Clocked, measured: Measured) -> JoinLoad | None:
     """The load of a whole run, by what its tuples took."""
-    plan = plan_of(load)
+    load = clocked.load
     span_us = round(load.seconds * 1e6)
     rows = {
         "slow": (round(load.slow * load.seconds), 0, span_us),
         "fast": (round(load.fast * load.seconds), 0, span_us),
     }
-    return load_of(plan.groups[0], rows, measured.busy_s)
+    return load_of(clocked.plan.groups[0], rows, measured.busy_s)

@@ -8,7 +8,9 @@ few tuples and a path of three joins some hundred, so that all results can be ma
 a number of tuples, as in the paper (``TreeOptions.state_rows``), so that starving a join makes them stale. Stale
 results are counted; with ``is_enforced`` they are not let out either.
 
-The service rate is in probes, the unit of the paper's cost model; what they took is measured by the clock.
+The service rate is in probes, the unit of the paper's cost model; what they took is measured by the clock. With
+``is_by_stream`` it is in tuples of streams alone, as the paper's equation 3 is printed: probes by joined tuples are
+free.
 
 Owns: :class:`Setting` (one plan's parameters), :class:`Arrivals` (its tuples, the same for all allocators) and
 ``run_limited``. Rates are by stream time; only what half-way joins spend is on the clock.
@@ -41,6 +43,8 @@ from headrace.sql import read_script
 NAMES = "abcd"
 SHAPES = {"linear": "(((a b) c) d)", "bushy": "((a b) (c d))"}
 FADING = 0.8
+FREE = 1e-9
+"""What a probe costs that is to cost nothing."""
 clock_s = time.process_time
 
 
@@ -77,10 +81,15 @@ class Setting:
     seed: int = 0
     changes: tuple[tuple[float, tuple[float, ...]], ...] = ()
     step_s: float = 0.1
+    is_by_stream: bool = False
 
     @property
     def tree(self) -> JoinTree:
         return parse_tree(SHAPES[self.shape], NAMES)
+
+    def costs(self) -> list[float]:
+        """What a probe of each half-way join takes of the service rate."""
+        return [FREE if self.is_by_stream and len(half.own) > 1 else 1.0 for half in self.tree.half_ways]
 
     def fresh_rows(self, side: int) -> int:
         return round(self.freshness * self.sizes[(side,)])
@@ -215,8 +224,8 @@ class _Runner:
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """What everything takes and gives: probes, seconds on the clock and results for a second of the streams, and the
-    problem."""
+    """What everything takes and gives: probes (those that count), seconds on the clock and results for a second of the
+    streams, and the problem."""
 
     probes_per_s: float
     spent_per_s: float
@@ -234,7 +243,9 @@ def saturate(arrivals: Arrivals, warm_s: float) -> Saturation:
             results += found
             sums.add(tallies, fading=1.0)
     seconds = (len(arrivals.steps) - first) * arrivals.setting.step_s
-    probes, spent_s = sum(half.probed for half in sums.halves), sum(half.spent_s for half in sums.halves)
+    costs = arrivals.setting.costs()
+    probes = sum(half.probed * cost for half, cost in zip(sums.halves, costs, strict=True))
+    spent_s = sum(half.spent_s for half in sums.halves)
     return Saturation(probes / seconds, spent_s / seconds, results / seconds, sums.problem(1.0, None))
 
 
@@ -263,7 +274,7 @@ class _Sums:
             known = before.probes[number] if before is not None else ProbeFacts(0.0)
             told = half.probed >= 30
             productivity = half.found / half.probed if told else known.productivity
-            probes.append(ProbeFacts(productivity))
+            probes.append(ProbeFacts(productivity, setting.costs()[number]))
         loads = [StreamLoad(rate, setting.fresh_rows(side) / max(rate, 1e-9)) for side, rate in enumerate(rates)]
         held = tuple(float(setting.sizes[state]) for state in tree.states)
         return AllocationProblem(tree, mu, tuple(loads), tuple(probes), held, Retention.COUNT)

@@ -63,23 +63,48 @@ def run_one(name: str, setup: Setup, out: Path | None, console: Console) -> bool
     return is_as_known([result])
 
 
-def run_all(setup: Setup, out: Path, console: Console, chosen: Sequence[Experiment] | None = None) -> list[Result]:
-    """Runs all experiments that the clock is for, one after the other, and writes the report."""
+def chosen_by(parts: Sequence[str]) -> list[Experiment]:
+    """The experiments that are called so, or whose names begin so where none is."""
+    found: set[str] = set()
+    for part in parts:
+        mine = {part} if part in EXPERIMENTS else {name for name in EXPERIMENTS if name.startswith(part)}
+        if not mine:
+            raise SettingError(f"no experiment's name begins with {part}: `headrace lab list` has all of them")
+        found |= mine
+    return [one for one in EXPERIMENTS.values() if one.name in found]
+
+
+def run_all(
+    setup: Setup,
+    out: Path,
+    console: Console,
+    chosen: Sequence[Experiment] | None = None,
+    *,
+    is_resumed: bool = False,
+) -> list[Result]:
+    """Runs all experiments that the clock is for, or the chosen ones, one after the other, and writes the report of all
+    that are stored. Resumed, it keeps the stored results of this setup: a run of hours may be made in pieces."""
     wanted = [one for one in chosen or EXPERIMENTS.values() if setup.clock in one.clocks]
     began = time.monotonic()
     results: list[Result] = []
+    kept = {one.name: stored_of(one, setup, out) for one in wanted} if is_resumed else {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(wanted))
         for experiment in wanted:
             progress.update(task, description=experiment.name)
-            since = time.monotonic()
-            results.append(result_of(experiment, setup))
-            write_result(results[-1], out)
-            progress.console.print(_line(results[-1], time.monotonic() - since))
+            since, stored = time.monotonic(), kept.get(experiment.name)
+            results.append(stored or result_of(experiment, setup))
+            if stored is None:
+                write_result(results[-1], out)
+            told = "kept" if stored else f"{time.monotonic() - since:.1f} s"
+            progress.console.print(_line(results[-1], told))
             progress.advance(task)
     write_run(out, {"versions": versions()})
-    write_report(results, read_run(out), out)
+    if chosen is not None:
+        results = report_stored(out)
+    else:
+        write_report(results, read_run(out), out)
     held, claims = tally(results)
     for result in results:
         for claim in result.claims:
@@ -98,6 +123,15 @@ def is_as_known(results: Sequence[Result]) -> bool:
     return all(claim.holds or claim.is_known for result in results for claim in result.claims)
 
 
+def stored_of(experiment: Experiment, setup: Setup, out: Path) -> Result | None:
+    """What is stored of this experiment with this clock, size and seed; what another version stored is not."""
+    try:
+        result = read_result(experiment, out)
+    except SourceError:
+        return None
+    return result if result is not None and result.setup == setup else None
+
+
 def report_stored(out: Path) -> list[Result]:
     """The report of all results that are stored there."""
     stored = [read_result(experiment, out) for experiment in EXPERIMENTS.values()]
@@ -106,10 +140,10 @@ def report_stored(out: Path) -> list[Result]:
     return results
 
 
-def _line(result: Result, took_s: float) -> str:
+def _line(result: Result, took: str) -> str:
     held = sum(claim.holds for claim in result.claims)
     colour = "green" if held == len(result.claims) else "yellow" if is_as_known([result]) else "red"
-    return f"[{colour}]{held} of {len(result.claims)}[/] {result.experiment.name} [dim]{took_s:.1f} s[/]"
+    return f"[{colour}]{held} of {len(result.claims)}[/] {result.experiment.name} [dim]{took}[/]"
 
 
 def _show(result: Result, console: Console) -> None:

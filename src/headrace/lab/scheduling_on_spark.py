@@ -164,7 +164,8 @@ def _measure(setup: Setup) -> Numbers:
     folder = Path(tempfile.mkdtemp(prefix="headrace-lab-"))
     spark = local_session(folder / "spark.log")
     try:
-        runs = {name: run_policy(spark, load, name, _seeds(setup)[0], folder / "run") for name in POLICIES}
+        # A directory each: what Spark still writes for the last one must not be in the next one's way.
+        runs = {name: run_policy(spark, load, name, _seeds(setup)[0], folder / name) for name in POLICIES}
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -25,6 +25,7 @@ from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Stream
 from headrace.plan.capacities import OperatorFacts
+from headrace.plan.facts import Measured
 from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan
 from headrace.spark.generator import spec_of
@@ -135,12 +136,19 @@ class ShardHost:
     @property
     def queue_bytes(self) -> int:
         """What waits in the shard where the most does."""
-        return max(sum(one.dispatcher.queues().values()) for one in self._shards if one.dispatcher is not None)
+        return max(
+            (sum(one.dispatcher.queues().values()) for one in self._shards if one.dispatcher is not None), default=0
+        )
 
     @property
     def most_bytes(self) -> int:
         """What waited at the most within the last micro-batch, in the shard where the most did."""
         return max(one.dispatcher.most_bytes for one in self._shards if one.dispatcher is not None)
+
+    @property
+    def measured(self) -> dict[str, Measured]:
+        """By group, what the first shard's multi-way join is like now."""
+        return self._shards[0].measured()
 
     @property
     def mode_changes(self) -> int:

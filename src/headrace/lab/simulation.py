@@ -7,7 +7,7 @@ their stream after them; their latency counts from their arrival all the same.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +42,18 @@ def bursty_arrivals(setting: Setting, seconds: float, tick_s: float, seed: int) 
         name: counts(arrival_times(bursts, seconds, seed + number), seconds, tick_s)
         for number, (name, bursts) in enumerate(setting.streams.items())
     }
+
+
+def in_phases(arrivals: Arrivals, phases: Sequence[tuple[float, float]], seed: int) -> dict[str, np.ndarray]:
+    """The same with so many times as many tuples from a part of the run on, each (part, times); drawn one by one."""
+    chance = np.random.default_rng(seed)
+    most = int(np.ceil(max(times for _, times in phases)))
+    found = {}
+    for name, tuples in arrivals.items():
+        at = (np.arange(len(tuples)) + 0.5) / len(tuples)
+        phase = np.searchsorted([since for since, _ in phases], at, side="right") - 1
+        found[name] = chance.binomial(most * tuples, np.array([times for _, times in phases])[phase] / most)
+    return found
 
 
 def simulate(

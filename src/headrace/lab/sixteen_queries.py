@@ -9,6 +9,10 @@ differs from one to the next: joins on one key are quick and read narrow tuples,
 wide ones. So who serves most tuples lets large ones wait, and who frees most memory lets many wait. A tuple finds
 about as many results on each path, as the paper's proof for path capacity takes for granted.
 
+With ``variants`` each query is there several times, each time with another condition over two streams. No selection
+before the join can take it, so that each variant has its own select-project and aggregate, and from three streams on
+its own join: three of each are 48 queries with 113 operators that take turns.
+
 Owns the program and its rows, and ``counted``. The engine and Spark run the same text: rows are the generator's. Event
 time passes fifty times slower than the clock (``speed``), so that bursts last for seconds of the clock.
 """
@@ -82,6 +86,13 @@ QUERIES = {
 }
 
 
+def variant(text: str, number: int) -> str:
+    """A query with one more condition, which no other variant has: over two streams, or over two columns of the one."""
+    sources = text.split(" FROM ")[1].split(" WHERE ")[0].split(", ")
+    first, last = (f"{sources[0]}.", f"{sources[-1]}.") if len(sources) > 1 else ("", "")
+    return text.replace(" WHERE ", f" WHERE {first}y + {last}z < {200 - 5 * number} AND ", 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """Operators of a plan: all, by kind; those that a shard schedules; those that run in packing."""
@@ -109,12 +120,13 @@ def counted(plan: SharedPlan) -> Counted:
 @dataclass(frozen=True, slots=True)
 class Sixteen:
     """The setting: ``scale`` of the rates (keys and matches grow with it alike), how long it lasts in event time, the
-    event time of a second of the clock."""
+    event time of a second of the clock; of each query so many ``variants``."""
 
     seconds: float = 2.4
     scale: float = 1.0
     seed: int = 7
     speed: float = 0.02
+    variants: int = 1
 
     @property
     def interval_us(self) -> int:
@@ -140,4 +152,8 @@ class Sixteen:
         ]
 
     def _queries(self) -> list[str]:
-        return [f"CREATE QUERY {name} AS {text};\n" for name, text in QUERIES.items()]
+        return [
+            f"CREATE QUERY {name}{f'_{number}' if number else ''} AS {variant(text, number) if number else text};\n"
+            for name, text in QUERIES.items()
+            for number in range(self.variants)
+        ]

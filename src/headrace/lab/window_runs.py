@@ -7,8 +7,8 @@
 Owns :class:`Setting`, ``recorded`` (its tuples) and ``run_policy``. The shard is the one that runs on Spark: blocks of
 one tuple are the paper's algorithms. Windows are full before anything is measured ("fast forwarded"). By the model
 clock a turn costs so much for each tuple's probe and for each pair it finds, fixed so that the streams' mean rate takes
-``load`` of the time; the same bytes each time. By the wall clock a turn takes as long as it took, stretched so that LWO
-has that load.
+``load`` of the time; the same bytes each time. By the wall clock a turn takes as long as it took, stretched so that the
+dearest policy has that load.
 
 Cost: about a millisecond for each turn, a turn for each tuple and window at most.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -39,7 +39,8 @@ STREAMS = ("temperature", "humidity")
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is asked and what comes. ``queries``: how many have each window; ``load``: of the time, by the mean rate;
-    ``probe_share``: the part of LWO's work that does not depend on what is found."""
+    ``probe_share``: the part of LWO's work that does not depend on what is found; ``block_rows``: so many tuples come
+    together where one does in the paper, and are scheduled together."""
 
     windows_s: tuple[float, ...]
     queries: tuple[int, ...] = ()
@@ -84,8 +85,8 @@ class Setting:
         arrival = f"pareto', burst = '{self.burst:g}" if self.burst > 1 else "exponential"
         streams = "".join(
             f"CREATE STREAM {name} (k BIGINT, ts TIMESTAMP) WITH (connector = 'generator', arrival = '{arrival}', "
-            f"rate = '{self.rate:g}', keys = '{self.keys}', duration = '{round(self.duration_s)} s', time = 'ts', "
-            f"seed = '{self.seed + number}');"
+            f"rate = '{self.rate / self.block_rows:g}', keys = '{self.keys}', "
+            f"duration = '{round(self.duration_s)} s', time = 'ts', seed = '{self.seed + number}');"
             for number, name in enumerate(STREAMS)
         )
         into = " INTO (connector = 'count')" if self.is_counted else ""
@@ -110,12 +111,15 @@ class Recorded:
     times_s: list[float]
     blocks: list[list[Event]]
 
+    def first(self, blocks: int) -> Recorded:
+        return replace(self, times_s=self.times_s[:blocks], blocks=self.blocks[:blocks])
+
 
 def recorded(setting: Setting) -> Recorded:
     script = read_script(setting.program())
     plan = share(script.catalog, tuple(script.queries))
     since_us = round(setting.fill_s * 1e6)
-    sides = [StreamFeed(plan, number, name) for number, name in enumerate(STREAMS)]
+    sides = [StreamFeed(plan, number, name, setting.block_rows) for number, name in enumerate(STREAMS)]
     filling = [event for side in sides for event in side.upto(since_us, 0)]
     new = np.sort(np.concatenate([side.times_us[side.times_us > since_us] for side in sides]))
     ends_us = new[: setting.tuples][setting.block_rows - 1 :: setting.block_rows].tolist()

@@ -11,12 +11,14 @@ its expected response times. Standard library only; cost: a few operations.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
 
-from headrace.model import StreamId
+from headrace.config import Settings, ordering_by_query
+from headrace.errors import PlanError, setting_parts
+from headrace.model import QueryId, StreamId
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import Group
 
@@ -33,6 +35,8 @@ def why_in_order(group: Group) -> str | None:
     """Why a group can only take tuples in order; None where it can go ahead."""
     if not group.is_join:
         return "it is no join"
+    if group.tree is not None:
+        return "its tree takes tuples in order"
     return why_join_in_order({input.stream for input in group.inputs}, group.measures, is_adapting=group.adapts)
 
 
@@ -51,6 +55,26 @@ def why_join_in_order(streams: Set[StreamId], measures: Collection[Measure], *, 
 def emits_early(group: Group) -> bool:
     """Whether a query of the group asks for its rows before their time."""
     return any(cls.is_early for cls in group.classes)
+
+
+def asked_of(group: Group, ordering: str) -> Approach:
+    """What a setting asks for a group; where it names several of its queries, the last one counts."""
+    everywhere, by_query = ordering_by_query(ordering)
+    mine = {member.query.lower() for cls in group.classes for member in cls.members}
+    named = [name for query, name in by_query.items() if query in mine]
+    return Approach(named[-1] if named else everywhere)
+
+
+def check_ordering(queries: Iterable[QueryId], settings: Settings) -> None:
+    """Refuses a setting that names a query that is not there."""
+    known = {query.lower(): query for query in queries}
+    for query in ordering_by_query(settings.ordering)[1]:
+        if query not in known:
+            raise PlanError(
+                f"setting ordering: there is no query {query}",
+                f"name one of {', '.join(sorted(known.values()))}, or only the approach for all joins",
+                setting_parts("ordering"),
+            )
 
 
 def first_approach(group: Group, asked: Approach) -> Approach:

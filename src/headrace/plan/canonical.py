@@ -14,13 +14,17 @@ from typing import TypeAlias
 
 from headrace.model import Catalog, StreamId
 from headrace.plan.aggregates import Aggregate, Grouping
+from headrace.plan.conditions import simplified
 from headrace.plan.expressions import Call, ColumnRef, Expression, expression_text, rewrite, sources_of
 from headrace.plan.folding import aggregate_text, folded_columns, group_row_text
 from headrace.plan.joingraph import JoinGraph, alone, graph_text, join_graph
 from headrace.plan.queries import Extent, Measure, Output, Overload, Query
+from headrace.plan.trees import JoinTree, is_of, parse_tree
 
 Sizes: TypeAlias = tuple[int, ...]
 """A window: how far back each side is looked at, in what the side is measured in. Empty for a scan."""
+_AS_TREE, _OVER = " as the tree ", " over "
+"""What comes before the tree, and before its windows of rows, in the signature of a join that leaves nothing out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,13 @@ class Canonical:
     offsets: tuple[int, ...] = ()
     freshness: tuple[Extent, ...] | None = None
     """By side, where probes may be left out; None: they may not."""
+    tree: JoinTree | None = None
+    """The tree that a join which leaves nothing out is to run by; None: by none."""
 
 
-def canonical(catalog: Catalog, query: Query) -> Canonical:
+def canonical(catalog: Catalog, query: Query, tree: str | None = None) -> Canonical:
+    """The query so. ``tree``: one that joins of its streams are to run by, those that leave nothing out, too."""
+    query = replace(query, conditions=tuple(part for one in query.conditions for part in simplified(one)))
     if len(query.sources) == 1:
         return _arranged(query, (0,), ())
     positions = [catalog.position(source.stream) for source in query.sources]
@@ -54,7 +62,8 @@ def canonical(catalog: Catalog, query: Query) -> Canonical:
         return _adapting(query, order)
     if len(query.sources) == 2 and equalities:
         return _arranged(query, order, equalities)
-    return _multiway(query, order)
+    found = _multiway(query, order)
+    return found if tree is None or query.emits_early else _by_tree(found, tree)
 
 
 def _equality(condition: Expression) -> tuple[Expression, Expression] | None:
@@ -144,6 +153,30 @@ def _adapting(query: Query, order: tuple[int, ...]) -> Canonical:
     freshness = tuple(query.fresh_within(source) for source in order)
     told = ", ".join(map(str, freshness))
     return replace(found, signature=f"{found.signature} adapting, fresh within {told}", freshness=freshness)
+
+
+def _by_tree(found: Canonical, text: str) -> Canonical:
+    """The same by a tree, where that is of its streams. Only queries by one tree share states in between; those with
+    windows of rows only if they look as far back."""
+    names = _names(found.streams)
+    if len(names) < 3 or not is_of(text, names):
+        return found
+    tree = parse_tree(text, names)
+    signature = f"{found.signature}{_AS_TREE}{tree.text(names)}"
+    if Measure.ROWS in found.measures:
+        extents = map(Extent, found.measures, found.sizes)
+        signature = f"{signature}{_OVER}{', '.join(map(str, extents))}"
+    return replace(found, signature=signature, tree=tree)
+
+
+def told_tree(signature: str) -> tuple[str, str]:
+    """A signature without the tree that a join which leaves nothing out runs by, and that tree; empty: by none.
+
+    >>> told_tree("a x b x c as the tree ((a b) c) over 5 rows, 5 rows, 5 rows")
+    ('a x b x c', '((a b) c)')
+    """
+    joined, _, tree = signature.partition(_AS_TREE)
+    return joined, tree.partition(_OVER)[0]
 
 
 def _names(streams: Sequence[StreamId]) -> list[str]:

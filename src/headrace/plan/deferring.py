@@ -28,7 +28,7 @@ def raw_name(ref: ColumnRef) -> str:
 
 def deferred_group(group: Group) -> Group:
     """The group, with classes that only give columns."""
-    if len(group.classes) > MOST_CLASSES or group.adapts:
+    if len(group.classes) > MOST_CLASSES or group.is_tree:
         return group
     return replace(group, classes=tuple(map(_deferred, group.classes)))
 

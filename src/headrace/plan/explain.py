@@ -117,9 +117,11 @@ def _group_lines(
 
 def _tree_lines(group: Group, plan: TreePlan, names: Sequence[str]) -> Iterator[str]:
     """How overload is met: the tree, its paths, and what may be probed."""
-    assert group.freshness is not None
-    fresh = [f"{name} {one}" for name, one in zip(names, group.freshness, strict=True)]
-    yield f"  on overload   adapt: probes are left out; tuples in results arrived within {', '.join(fresh)}"
+    if group.freshness is None:
+        yield "  on overload   defer: nothing is left out; blocks of tuples wait for their turn"
+    else:
+        fresh = [f"{name} {one}" for name, one in zip(names, group.freshness, strict=True)]
+        yield f"  on overload   adapt: probes are left out; tuples in results arrived within {', '.join(fresh)}"
     yield tree_line(plan.tree, names, plan.choice)
     yield from path_lines(plan.allocation.problem, names)
     yield from allocation_lines(plan.allocation, names)

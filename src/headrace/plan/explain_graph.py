@@ -14,8 +14,10 @@ from headrace.plan.capacities import (
     assumed_facts,
     facts_of,
     path_capacity,
+    path_release,
     processing_capacity,
     release_capacities,
+    release_capacity,
     segment_capacity,
     segment_release,
 )
@@ -75,7 +77,8 @@ def _operator_lines(
     yield f"  {places[one.name]:<3} {one.name}, of {reads}, {used}"
     yield f"        {shortened(one.text)}"
     if one.name in measured:
-        yield f"        {facts_text(measured[one.name])}"
+        freed = release_capacity(measured[one.name], is_last=graph.is_last[one.name])
+        yield f"        {facts_text(measured[one.name])}, {_freed_text(freed)}"
 
 
 def facts_text(facts: OperatorFacts) -> str:
@@ -89,7 +92,8 @@ def facts_text(facts: OperatorFacts) -> str:
 
 
 def _path_text(path: Sequence[OperatorName], places: Mapping[OperatorName, int], known: Facts) -> str:
-    return f"{_way(path, places)}  {number(path_capacity(facts_of(known, path)))} tuples/s"
+    mine = facts_of(known, path)
+    return f"{_way(path, places)}  {_capacities_text(path_capacity(mine), path_release(mine))}"
 
 
 def _segment_lines(
@@ -103,9 +107,20 @@ def _segment_text(
 ) -> str:
     mine = facts_of(known, segment)
     freed = segment_release(mine, is_last=graph.is_last[segment[-1]])
-    verb = "takes" if freed < 0 else "frees"
-    rate = f"{number(segment_capacity(mine))} tuples/s"
-    return f"{_way(segment, places)}  {rate}, {verb} {number(abs(freed))} bytes/s"
+    return f"{_way(segment, places)}  {_capacities_text(segment_capacity(mine), freed)}"
+
+
+def _capacities_text(processed: float, freed: float) -> str:
+    """Processing and memory release capacity.
+
+    >>> _capacities_text(1000.0, -2.0)
+    '1,000 tuples/s, takes 2 bytes/s'
+    """
+    return f"{number(processed)} tuples/s, {_freed_text(freed)}"
+
+
+def _freed_text(freed: float) -> str:
+    return f"{'takes' if freed < 0 else 'frees'} {number(abs(freed))} bytes/s"
 
 
 def _way(names: Sequence[OperatorName], places: Mapping[OperatorName, int]) -> str:

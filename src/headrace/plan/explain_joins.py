@@ -33,13 +33,22 @@ def join_lines(group: Group, join: JoinPlan, settings: Settings, names: Sequence
         keys = ["(" + ", ".join(expression_text(key) for key in one.keys) + ")" for one in indexes]
         yield f"    searched    {names[side]} by {', '.join(keys) if keys else 'time'}"
     yield f"    upkeep      {_upkeep_text(group, join, settings, names)}"
-    for origin in group.graph.sides if not group.adapts else ():
+    for origin in group.graph.sides if not group.is_tree else ():
         yield f"    new {names[origin]}: {_order_text(join, origin, settings, names)}"
     yield f"  partitioning  {_grid_text(group, join, names)}"
     held = [f"{names[side]} {join.grid.copies(side)}" for side in group.graph.sides]
     yield f"    copies      {', '.join(held)}"
-    load = sum(size * join.grid.part(side) for side, size in enumerate(join.facts.sizes))
-    yield f"    per cell    about {number(load)} tuples held of {number(sum(join.facts.sizes))}"
+    yield f"    per cell    {_load_text(join)}"
+
+
+def _load_text(join: JoinPlan) -> str:
+    """What a cell holds, as is to be expected or as it was measured."""
+    parts = [join.grid.part(side) for side in join.facts.sides]
+    if join.is_measured:
+        whole = sum(size / part for size, part in zip(join.facts.sizes, parts, strict=True))
+        return f"about {number(sum(join.facts.sizes))} tuples held of {number(whole)}, as measured"
+    load = sum(size * part for size, part in zip(join.facts.sizes, parts, strict=True))
+    return f"about {number(load)} tuples held of {number(sum(join.facts.sizes))}"
 
 
 def heavy_lines(group: Group, grid: Grid, names: Sequence[str]) -> Iterator[str]:

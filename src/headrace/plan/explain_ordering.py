@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.config import Settings
 from headrace.model import PARTITION, Stream, format_duration
-from headrace.plan.approaches import Approach, emits_early, why_in_order
+from headrace.plan.approaches import Approach, asked_of, emits_early, why_in_order
 from headrace.plan.sharing import Group
 from headrace.stats import OrderingStats
 
@@ -24,7 +24,7 @@ def ordering_lines(group: Group, settings: Settings, running: Sequence[OrderingS
     if why is not None:
         yield f"  ordering      {_TEXTS['sync-filter']}; {why}"
         return
-    asked = Approach(settings.ordering)
+    asked = asked_of(group, settings.ordering)
     approach = "sync-filter" if asked is Approach.ADAPTIVE else asked.value
     reason = (
         f"adaptive: Filter-Order from c|w|l1 l2 >= {settings.ordering_alpha:g} on; "

@@ -4,8 +4,8 @@
                                                      a is searched by x and v, b by x and y, c by y and v
 
 Owns :class:`JoinGraph` and how conditions become one. An attribute class is a set of expressions that the equalities
-make equal, one a side; classes of the same sides are one class with a composite key. A comparison that has one side
-alone on one of its sides is a range: that side can be searched by it once the others are bound. Whatever an index does
+make equal, one a side; classes of the same sides are one class with a composite key. A comparison that can be solved
+for a side is a range (``ranges.py``): that side can be searched by it once the others are bound. Whatever an index does
 not guarantee stays a predicate, checked as soon as all of its sides are bound.
 
 Invariants: expressions are over the group's sides; an index's expressions are over one side, written as source 0.
@@ -14,12 +14,13 @@ Invariants: expressions are over the group's sides; an index's expressions are o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 
 from headrace.model import BOOLEAN, StreamId, TypeKind
-from headrace.plan.expressions import Call, ColumnRef, Expression, Literal, render, rewrite, sources_of
+from headrace.plan.expressions import Call, ColumnRef, Expression, render, rewrite, sources_of
+from headrace.plan.ranges import MIRRORED, Range, ranges_of
 
 
 class KeyForm(Enum):
@@ -30,12 +31,10 @@ class KeyForm(Enum):
     HASHED = "hashed"
     """A hash: matches are compared once more by value."""
     ORDERED = "ordered"
-    """A number that is larger where the value is larger: what ranges are searched by."""
+    """A number that is not smaller where the value is larger: what ranges are searched by."""
 
 
 _EXACT = (TypeKind.BOOLEAN, TypeKind.INT, TypeKind.BIGINT, TypeKind.TIMESTAMP, TypeKind.DATE, TypeKind.DOUBLE)
-_ORDERED = (TypeKind.INT, TypeKind.BIGINT, TypeKind.TIMESTAMP, TypeKind.DATE, TypeKind.DOUBLE)
-_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def key_form(key: Sequence[Expression]) -> KeyForm:
@@ -61,23 +60,6 @@ class AttributeClass:
 
     def index_of(self, side: int) -> int:
         return self.indexes[self.sides.index(side)]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """``side``'s indexed expression compared with one over other sides: ``index function bound``. With a ``margin``
-    the comparison was turned round (``x - 5 <= y`` as ``x <= y + 5``): it may let a few more rows through, because
-    sums with a number of that size are rounded, and a bound that is no finite number is none."""
-
-    side: int
-    index: int
-    function: str
-    bound: Expression
-    margin: float | None = None
-
-    @property
-    def bound_sides(self) -> frozenset[int]:
-        return sources_of(self.bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +114,7 @@ def join_graph(streams: Sequence[StreamId], conditions: Sequence[Expression]) ->
         form = key_form(keys[0])
         numbers = tuple(_place(indexes[side], Index(key, form)) for side, key in zip(sides, keys, strict=True))
         placed.append(AttributeClass(sides, keys, form, numbers))
-    ranges = tuple(one for condition in left for one in _ranges(condition, indexes))
+    ranges = tuple(_placed_ranges(left, placed, indexes))
     verified = [_equality(one, pair) for one in placed if one.form is KeyForm.HASHED for pair in _neighbours(one)]
     return JoinGraph(
         tuple(streams),
@@ -160,13 +142,13 @@ def key_text(name: str, key: Sequence[Expression]) -> str:
 
 def _directed(condition: Expression) -> Expression:
     """A comparison written one way: the smaller on the left, of an equality the one whose text comes first."""
-    if not (isinstance(condition, Call) and condition.function in _MIRRORED):
+    if not (isinstance(condition, Call) and condition.function in MIRRORED):
         return condition
     left, right = condition.args
     is_mirrored = condition.function in (">", ">=")
     if condition.function == "=":
         is_mirrored = _side_text(left) > _side_text(right)
-    return Call(_MIRRORED[condition.function], (right, left), condition.type) if is_mirrored else condition
+    return Call(MIRRORED[condition.function], (right, left), condition.type) if is_mirrored else condition
 
 
 # --- attribute classes
@@ -235,36 +217,17 @@ def _equality(one: AttributeClass, pair: tuple[int, int]) -> list[Expression]:
 # --- ranges
 
 
-def _ranges(condition: Expression, indexes: list[list[Index]]) -> Iterable[Range]:
-    """The ways a comparison can be searched by: from either of its sides that reads one stream alone."""
-    if not (isinstance(condition, Call) and condition.function in _MIRRORED):
-        return
-    left, right = condition.args
-    for mine, other, function in ((left, right, condition.function), (right, left, _MIRRORED[condition.function])):
-        sides = sources_of(mine)
-        is_alone = len(sides) == 1 and sources_of(other) and not sides & sources_of(other)
-        if is_alone and mine.type.kind in _ORDERED and mine.type == other.type:
-            (side,) = sides
-            bare, bound, margin = _turned_round(mine, other)
-            index = _place(indexes[side], Index((alone(bare),), KeyForm.ORDERED))
-            yield Range(side, index, _LOOSE[function] if margin is not None else function, bound, margin)
-
-
-_LOOSE = {"=": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
-_BACK = {"+": "-", "-": "+"}
-_UNWRAPPED = (TypeKind.DOUBLE, TypeKind.TIMESTAMP)
-"""What sums of are larger where their parts are: whole numbers wrap round."""
-
-
-def _turned_round(mine: Expression, other: Expression) -> tuple[Expression, Expression, float | None]:
-    """``x + 5`` and ``y`` as ``x`` and ``y - 5``, and the number: one index of x serves all comparisons of it."""
-    if isinstance(mine, Call) and mine.function in _BACK:
-        bare, number = mine.args
-        is_safe = mine.type.kind in _UNWRAPPED and bare.type == mine.type
-        if is_safe and isinstance(number, Literal) and isinstance(number.value, int | float):
-            moved = Call(_BACK[mine.function], (other, number), other.type)
-            return bare, moved, abs(float(number.value))
-    return mine, other, None
+def _placed_ranges(
+    conditions: Sequence[Expression], classes: Sequence[AttributeClass], indexes: list[list[Index]]
+) -> Iterable[Range]:
+    """The ranges that a search can use, and their indexes: those of two sides first. Where a side has an equality with
+    one that a range is bounded by, it is found by that."""
+    for condition in sorted(conditions, key=lambda one: len(sources_of(one))):
+        for indexed, found in ranges_of(condition):
+            linked = {other for one in classes if found.side in one.sides for other in one.sides}
+            if not linked & found.bound_sides:
+                index = _place(indexes[found.side], Index((alone(indexed),), KeyForm.ORDERED))
+                yield replace(found, index=index)
 
 
 def _place(indexes: list[Index], index: Index) -> int:

@@ -32,6 +32,8 @@ class JoinPlan:
     orders: tuple[Order, ...]
     choices: tuple[Choice, ...]
     grid: Grid
+    is_measured: bool = False
+    """Whether the facts are those of a cell, as shards told them; else of whole streams, as declared or guessed."""
 
 
 def plan_joins(

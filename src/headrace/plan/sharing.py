@@ -34,6 +34,7 @@ from headrace.plan.folding import Final, Folding, folding_identity
 from headrace.plan.joingraph import Index, JoinGraph, KeyForm, alone, key_form, on_side
 from headrace.plan.queries import Extent, Measure, Output, Query
 from headrace.plan.sinks import check_shared
+from headrace.plan.trees import JoinTree
 
 
 class Delivery(Enum):
@@ -132,6 +133,8 @@ class Group:
     freshness: tuple[Extent, ...] | None = None
     """By side, where overload is met by leaving out probes (``ON OVERLOAD ADAPT``): such a group runs as a tree of
     joins. None: nothing is left out."""
+    tree: JoinTree | None = None
+    """The tree of a group that leaves nothing out and runs by one all the same (``SET plan``)."""
 
     @property
     def windows(self) -> tuple[Sizes, ...]:
@@ -160,6 +163,11 @@ class Group:
         return self.freshness is not None
 
     @property
+    def is_tree(self) -> bool:
+        """Whether its join runs as a tree, with states in between."""
+        return self.adapts or self.tree is not None
+
+    @property
     def key_sides(self) -> tuple[tuple[int, ...], ...]:
         """The sides that each attribute class is of: with a key and no graph, the one of all sides."""
         return tuple(one.sides for one in self.graph.classes) if self.graph is not None else ((0, 1),)
@@ -169,7 +177,7 @@ class Group:
         """Whether only a number tells which of two tuples at one time came first: as where two inputs read one
         stream."""
         if self.graph is not None:
-            return self.graph.numbers_tuples or self.adapts
+            return self.graph.numbers_tuples or self.is_tree
         return self.is_join and len({input.stream for input in self.inputs}) < len(self.inputs)
 
     def input_of(self, side: int) -> Input:
@@ -189,15 +197,15 @@ class SharedPlan:
         return tuple(query for query, _ in self.sinks)
 
 
-def share(catalog: Catalog, queries: Sequence[Query]) -> SharedPlan:
-    """The plan that runs all these queries."""
+def share(catalog: Catalog, queries: Sequence[Query], tree: str | None = None) -> SharedPlan:
+    """The plan that runs all these queries. ``tree``: what joins of its streams run by."""
     names = [query.name for query in queries]
     if len(set(names)) != len(names):
         raise PlanError("two queries have the same name")
     check_shared(queries)
     by_signature: dict[str, list[Canonical]] = {}
     for query in queries:
-        member = canonical(catalog, query)
+        member = canonical(catalog, query, tree)
         by_signature.setdefault(member.signature, []).append(member)
     groups = tuple(_group(catalog, members) for members in by_signature.values())
     return SharedPlan(catalog, groups, tuple((query.name, query.into) for query in queries))
@@ -219,7 +227,18 @@ def _group(catalog: Catalog, members: list[Canonical]) -> Group:
         _input(catalog, first, side, sides, pushed[side], verified, classes)
         for side in sorted({sides.index(i) for i in sides})
     )
-    return Group(first.signature, inputs, sides, form, verified, first.measures, classes, first.graph, first.freshness)
+    return Group(
+        first.signature,
+        inputs,
+        sides,
+        form,
+        verified,
+        first.measures,
+        classes,
+        first.graph,
+        first.freshness,
+        first.tree,
+    )
 
 
 def _key_conditions(canonical: Canonical) -> tuple[Expression, ...]:

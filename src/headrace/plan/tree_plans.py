@@ -1,6 +1,8 @@
-"""How groups whose probes may be left out are carried out: their trees, and what is allowed before and while they run.
+"""How groups that run as trees are carried out: their trees, and what is allowed before and while they run.
 
       SET plan / cheapest by what is known  ->  tree  ->  problem of allocation  ->  allowances by the allocator
+
+Groups whose probes may be left out always do; others where ``SET plan`` is of their streams, with every probe.
 
 Owns: ``plan_tree``, ``tree_problem``, :class:`TreePlan` and ``plan_trees``, which plans all such groups before the
 first tuple: what EXPLAIN shows. Cost: that of choosing a tree (``tree_choice``), once for a plan.
@@ -8,8 +10,7 @@ first tuple: what EXPLAIN shows. Cost: that of choosing a tree (``tree_choice``)
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -17,13 +18,14 @@ from headrace.config import Settings
 from headrace.errors import PlanError, query_parts, setting_parts
 from headrace.plan.allocating import Allocation, AllocationProblem, Retention
 from headrace.plan.allocators import allocate
+from headrace.plan.canonical import told_tree
 from headrace.plan.costs import JoinFacts
 from headrace.plan.explain_joins import side_names
 from headrace.plan.joinplans import JoinPlan
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.tree_choice import TreeChoice, choose_tree, problem_for
-from headrace.plan.trees import HalfWayJoin, JoinTree, parse_tree
+from headrace.plan.trees import HalfWayJoin, JoinTree, is_of, parse_tree
 
 FIRST_PROBE_US = 2.0
 """What a probe is taken to cost before any was measured."""
@@ -52,7 +54,9 @@ def plan_tree(group: Group, settings: Settings, facts: JoinFacts) -> tuple[JoinT
 def given_tree(group: Group, settings: Settings) -> JoinTree | None:
     """The tree that is set, if it is of this group's streams."""
     names = side_names(group)
-    if settings.plan is None or set(_words(settings.plan)) != set(names):
+    if group.tree is not None:
+        return group.tree
+    if settings.plan is None or not is_of(settings.plan, names):
         return None
     return parse_tree(settings.plan, names)
 
@@ -60,8 +64,9 @@ def given_tree(group: Group, settings: Settings) -> JoinTree | None:
 def check_trees(plan: SharedPlan, settings: Settings) -> None:
     """Refuses a tree that is of no group's streams, and an allocator that cannot do with the trees there are."""
     adapting = [group for group in plan.groups if group.adapts]
-    if settings.plan is not None and adapting and not any(given_tree(group, settings) for group in adapting):
-        parse_tree(settings.plan, side_names(adapting[0]))
+    could = [group for group in plan.groups if group.adapts or len(group.sides) > 2]
+    if settings.plan is not None and could and not any(is_of(settings.plan, side_names(group)) for group in could):
+        parse_tree(settings.plan, side_names((adapting or could)[0]))
     several = next((group for group in adapting if len(group.sides) > 2), None)
     if settings.allocator == "jda" and several is not None:
         names = ", ".join(side_names(several))
@@ -73,28 +78,49 @@ def check_trees(plan: SharedPlan, settings: Settings) -> None:
 
 
 def check_plan_is_used(plan: SharedPlan, settings: Settings) -> None:
-    """Refuses a tree that is set where no query would run by one: joins that leave no probes out keep nothing in
-    between."""
-    if settings.plan is not None and not any(group.adapts for group in plan.groups):
+    """Refuses a tree that is set where no query would run by one: a join of two streams that leaves no probes out keeps
+    nothing in between, and one that emits early takes tuples before it is their turn."""
+    if settings.plan is not None and not any(group.is_tree for group in plan.groups):
         raise PlanError(
-            f"setting plan: {settings.plan!r} is a tree of joins, by which queries with ON OVERLOAD ADAPT run, and "
-            "there is none",
+            f"setting plan: {settings.plan!r} is a tree of joins, by which queries over three streams or more run and "
+            "those with ON OVERLOAD ADAPT (not with EMIT EARLY), and there is none",
             "end a query with ON OVERLOAD ADAPT (without a budget it leaves nothing out), or leave SET plan out",
             setting_parts("plan"),
         )
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"[^\s()]+", text)
+def check_kept_trees(plan: SharedPlan, kept: Collection[str]) -> None:
+    """Refuses to go on by another tree, or by none, where a join that leaves nothing out ran by one before: what is
+    kept for it is of no use then. ``kept``: the signatures of joins that have run."""
+    before: dict[str, set[str]] = {}
+    for signature in kept:
+        joined, tree = told_tree(signature)
+        before.setdefault(joined, set()).add(tree or "no tree")
+    for group in plan.groups:
+        joined, tree = told_tree(group.signature)
+        if joined in before and (tree or "no tree") not in before[joined]:
+            raise PlanError(
+                f"query {group.queries[0]} runs by {tree or 'no tree'} now, and ran by {min(before[joined])} before: "
+                "what the checkpoint keeps for it cannot be used",
+                "go on as before, or give --checkpoint a new directory",
+                setting_parts("plan") if tree else query_parts(*group.queries),
+            )
 
 
-def retention_of(settings: Settings) -> Retention:
-    return Retention(settings.retention)
+def allocator_of(group: Group, settings: Settings) -> str:
+    """Who allocates; nothing is left out where probes may not be, whoever does."""
+    return settings.allocator if group.adapts else "grepp"
+
+
+def retention_of(group: Group, settings: Settings) -> Retention:
+    """How states in between are measured: by window, where nothing may be left out."""
+    return Retention(settings.retention) if group.adapts else Retention.WINDOW
 
 
 def freshness_s(group: Group, rates: Sequence[float]) -> list[float]:
     """By side, how long ago its tuples may have arrived, in seconds; rows as long as so many take to come."""
-    assert group.freshness is not None
+    if group.freshness is None:
+        return [inf] * len(group.sides)
     return [
         one.size / 1e6 if one.measure is Measure.TIME else one.size / rate if rate else inf
         for one, rate in zip(group.freshness, rates, strict=True)
@@ -113,15 +139,17 @@ def tree_problem(
 ) -> AllocationProblem:
     """The problem of all shards together. ``facts`` are of one of so many ``cells``; ``rates``, of all of them."""
     rates = facts.rates if rates is None else rates
-    one = problem_for(tree, facts, mu, None, cost, retention_of(settings))
+    one = problem_for(tree, facts, mu, None, cost, retention_of(group, settings))
     fresh = freshness_s(group, rates)
     loads = tuple(type(load)(rate, age) for load, rate, age in zip(one.loads, rates, fresh, strict=True))
     held = tuple(size * cells for size in one.held)
     return AllocationProblem(tree, mu, loads, one.probes, held, one.retention)
 
 
-def first_mu(settings: Settings) -> float:
+def first_mu(group: Group, settings: Settings) -> float:
     """The service rate, in probes a second, before anything was measured; infinite: there is no limit."""
+    if not group.adapts:
+        return inf
     if settings.service_rate is not None:
         return settings.service_rate
     if settings.budget is None:
@@ -137,11 +165,11 @@ def first_period_s(settings: Settings) -> float:
 
 
 def plan_trees(plan: SharedPlan, settings: Settings, joins: Mapping[str, JoinPlan]) -> dict[str, TreePlan]:
-    """By signature, the groups whose probes may be left out, as far as they can be planned before the first tuple."""
+    """By signature, the groups that run as trees, as far as they can be planned before the first tuple."""
     found = {}
-    for group in (one for one in plan.groups if one.adapts):
+    for group in (one for one in plan.groups if one.is_tree):
         facts = joins[group.signature].facts
         tree, choice = plan_tree(group, settings, facts)
-        problem = tree_problem(group, tree, facts, first_mu(settings), settings)
-        found[group.signature] = TreePlan(tree, choice, allocate(problem, settings.allocator))
+        problem = tree_problem(group, tree, facts, first_mu(group, settings), settings)
+        found[group.signature] = TreePlan(tree, choice, allocate(problem, allocator_of(group, settings)))
     return found

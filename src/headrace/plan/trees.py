@@ -231,6 +231,15 @@ def _listed(sides: Sides, names: Sequence[str]) -> str:
 _TOKENS = re.compile(r"[()]|[^\s()]+")
 
 
+def is_of(text: str, names: Sequence[str]) -> bool:
+    """Whether a text, right or wrong, is about these names.
+
+    >>> is_of("((a b) c", "abc"), is_of("(a b)", "abc")
+    (True, False)
+    """
+    return {one for one in _TOKENS.findall(text) if one not in "()"} == set(names)
+
+
 def parse_tree(text: str, names: Sequence[str]) -> JoinTree:
     """The tree that a text stands for; each name is there once, and each join is two in parentheses.
 

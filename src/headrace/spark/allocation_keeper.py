@@ -30,7 +30,16 @@ from headrace.plan.reallocating import reason_to_reallocate
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.tree_choice import TreeChoice
 from headrace.plan.tree_drawing import draw_tree
-from headrace.plan.tree_plans import FIRST_PROBE_US, TreePlan, first_mu, first_period_s, plan_tree, tree_problem
+from headrace.plan.tree_plans import (
+    FIRST_PROBE_US,
+    TreePlan,
+    allocator_of,
+    first_mu,
+    first_period_s,
+    plan_tree,
+    retention_of,
+    tree_problem,
+)
 from headrace.plan.trees import JoinTree, Sides, half_text
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts
@@ -135,18 +144,18 @@ class AllocationKeeper:
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: trees that were there stay as they are."""
-        groups = [group for group in plan.groups if group.adapts]
+        groups = [group for group in plan.groups if group.is_tree]
         self.trees = {one.signature: self.trees.get(one.signature) or self._planted(one) for one in groups}
 
     def _planted(self, group: Group) -> RunningTree:
         facts = self.joins.joins[group.signature].facts
         tree, choice = plan_tree(group, self.settings, facts)
-        problem = tree_problem(group, tree, facts, first_mu(self.settings), self.settings)
+        problem = tree_problem(group, tree, facts, first_mu(group, self.settings), self.settings)
         began_s = time.perf_counter()
-        allocation = allocate(problem, self.settings.allocator)
+        allocation = allocate(problem, allocator_of(group, self.settings))
         spent_ms = (time.perf_counter() - began_s) * 1e3
         meter = TreeMeter([HalfTally() for _ in tree.half_ways])
-        told = (side_names(group), tree, choice, meter, allocation, self._state_rows(tree, problem))
+        told = (side_names(group), tree, choice, meter, allocation, self._state_rows(group, tree, problem))
         found = RunningTree(group, *told, allocation_ms=spent_ms)
         self._report(found)
         return found
@@ -156,11 +165,12 @@ class AllocationKeeper:
         trees = {
             signature: TreeOptions(one.tree, Choice(self.settings.probe_choice), state_rows=one.state_rows)
             for signature, one in self.trees.items()
+            if one.group.adapts
         }
         return replace(work, shard=replace(work.shard, trees=trees))
 
-    def _state_rows(self, tree: JoinTree, problem: AllocationProblem) -> dict[Sides, int]:
-        if Retention(self.settings.retention) is Retention.WINDOW:
+    def _state_rows(self, group: Group, tree: JoinTree, problem: AllocationProblem) -> dict[Sides, int]:
+        if retention_of(group, self.settings) is Retention.WINDOW:
             return {}
         held = dict(zip(tree.states, problem.held, strict=True))
         return {state: max(1, round(held[state] / self.settings.shards)) for state in tree.susceptible}
@@ -219,7 +229,7 @@ class AllocationKeeper:
         if reason is None:
             return
         began_s = time.perf_counter()
-        one.allocation = allocate(problem, self.settings.allocator)
+        one.allocation = allocate(problem, allocator_of(one.group, self.settings))
         one.allocation_ms = (time.perf_counter() - began_s) * 1e3
         one.allocations += 1
         if not isinf(problem.mu):
@@ -232,7 +242,7 @@ class AllocationKeeper:
         facts, meter, tree = self.joins.joins[one.group.signature].facts, one.meter, one.tree
         numbers = {half: number for number, half in enumerate(tree.half_ways)}
         rates = [meter.rate(numbers[tree.path(side)[0]]) for side in tree.sides]
-        mu, is_timed = self._mu(meter)
+        mu, is_timed = self._mu(meter) if one.group.adapts else (inf, False)
         cells = self.settings.shards
         known = tree_problem(one.group, tree, facts, mu, self.settings, rates, cells=cells)
         full, probes = known.full_of, []
@@ -251,7 +261,7 @@ class AllocationKeeper:
 
     def _mu(self, meter: TreeMeter) -> tuple[float, bool]:
         """The service rate of a tree, and whether it is in microseconds rather than in probes."""
-        settings, trees = self.settings, len(self.trees)
+        settings, trees = self.settings, sum(one.group.adapts for one in self.trees.values())
         if settings.service_rate is not None:
             return settings.service_rate / trees, False
         if settings.budget is None:
@@ -273,7 +283,6 @@ class AllocationKeeper:
 
     def _too_slow(self, one: RunningTree) -> list[str]:
         """Streams whose tuples are too old by the time that anything is published."""
-        assert one.group.freshness is not None
         lag_s = max(self._lags_us, default=0.0) / 1e6
         loads = zip(one.names, one.allocation.problem.loads, strict=True)
         return [

@@ -134,10 +134,11 @@ class JoinKeeper:
         threshold = self.settings.order_switch
         for signature, shards in facts.measured().items():
             group = self._groups.get(signature)
-            if group is not None and group.adapts:
+            if group is not None and group.is_tree:
                 self._switched(group, shards, inf)  # it has no orders, but what is known of it counts
-            elif group is not None and len(group.sides) > 2 and threshold is not None:
-                yield from (switch.reason for switch in self._switched(group, shards, threshold))
+            elif group is not None:
+                switches = self._switched(group, shards, inf if threshold is None else threshold)
+                yield from (switch.reason for switch in switches)
 
     def _split(self, facts: BatchFacts) -> Iterator[str]:
         """Splits keys that too many tuples have, from a time on that no tuple has reached; which."""
@@ -145,7 +146,7 @@ class JoinKeeper:
             seen = added_up(self._seen.get(signature, {}), new)
             self._seen[signature] = {place: one for place, one in seen.items() if one.rows < LEAST_ROWS}
             grid, group = self.known.get(signature), self._groups.get(signature)
-            if grid is None or group is None or group.adapts or facts.newest_us is None:
+            if grid is None or group is None or group.is_tree or facts.newest_us is None:
                 continue
             heavy = heavy_keys(seen, grid, facts.newest_us, grid.heavy)
             if heavy != grid.heavy:
@@ -159,7 +160,7 @@ class JoinKeeper:
         """The orders in use, by name."""
         found = []
         for signature, join in self.joins.items():
-            if self._groups[signature].adapts:
+            if self._groups[signature].is_tree:
                 continue
             names = side_names(self._groups[signature])
             for origin, order in enumerate(join.orders):
@@ -188,7 +189,7 @@ class JoinKeeper:
         if switches:
             self._then[group.signature] = now
         orders = tuple(old if one is None else one.after for old, one in zip(join.orders, found, strict=True))
-        self.joins[group.signature] = replace(join, facts=now, orders=orders, choices=choices)
+        self.joins[group.signature] = replace(join, facts=now, orders=orders, choices=choices, is_measured=True)
         return switches
 
     def _choices(self, group: Group, now: JoinFacts) -> tuple[Choice, ...]:
@@ -196,7 +197,7 @@ class JoinKeeper:
         done; those found then cost something else now."""
         method, signature, begun_s = self.settings.join_method, group.signature, self.clock()
         last = self._searched.get(signature)
-        if group.adapts or (last is not None and not self._is_due(last, now, side_names(group), begun_s)):
+        if group.is_tree or (last is not None and not self._is_due(last, now, side_names(group), begun_s)):
             return tuple(repriced(method, now, one, self._tau_s) for one in self.joins[signature].choices)
         found = choices_for(method, now, self._tau_s)
         ended_s = self.clock()

@@ -131,7 +131,10 @@ class LiveQueries:
             drawn = self._trees.picture(group.signature) if query.lower() in names else None
             if drawn is not None:
                 return drawn
-        raise PlanError(f"query {query} runs by no tree: ON OVERLOAD ADAPT asks for one, from the next micro-batch on")
+        raise PlanError(
+            f"query {query} runs by no tree: ON OVERLOAD ADAPT asks for one, or SET plan for three streams or more, "
+            "from the next micro-batch on"
+        )
 
     def _prepared(self, queries: QuerySet, record: Record) -> Change:
         after = queries.after(record, self._engine.catalog)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -22,6 +23,10 @@ LOCAL = "local[*, 4]"
 PREPARED = {"spark.python.daemon.module": "headrace.spark.daemon"}
 """Python workers that need not import the engine at their first task; a session that was made elsewhere can have it
 too."""
+_STANDING_IN = (
+    f" If it has no Kafka connector of Spark {pyspark.__version__} yet, take the one that stands in for it: "
+    "python -m headrace.spark.fetching kafka-jars, then the same command with --set jars=kafka-jars"
+)
 _UTC = {"spark.sql.session.timeZone": "UTC"}
 _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -65,8 +70,9 @@ def not_started(error: Exception, told: Mapping[str, str], log: Path | None) -> 
     if packages and (log is None or "unresolved dependenc" in log.read_text(errors="replace").lower()):
         return (
             f"Spark could not fetch {packages} from Maven Central{where}: let it be reached, name other versions with "
-            "SET packages = '...', or give jars that are there with SET jars = 'DIR'. If it has no Kafka connector of "
-            "this version of Spark, python -m headrace.spark.fetching DIR fetches one that stands in"
+            "SET packages = '...', or give jars that are there with SET jars = 'DIR'."
+            + _STANDING_IN
+            * ("kafka" in packages)
         )
     first = str(error).strip().splitlines()[0]
     return f"Spark did not start ({first}){where}: it needs Java 17 or newer, on PATH or in JAVA_HOME"

@@ -44,13 +44,14 @@ REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class JoinTold:
-    """What a shard told of one join: how long it joined, what it holds for other streams to come as far, and whether
-    tuples are ahead of those."""
+    """What a shard told of one join: how long it joined, what it holds for other streams to come as far, whether tuples
+    are ahead of those, and the most of what it holds that was in memory at once."""
 
     spent_s: float
     held_results: int
     held_bytes: int
     is_ahead: bool
+    peak_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from headrace.config import Settings
 from headrace.engine.events import OrderingChosen
 from headrace.engine.progressing import Idle
 from headrace.model import Catalog, Stream, StreamId
-from headrace.plan.approaches import Approach, JoinLoad, emits_early, first_approach, load_of, why_in_order
+from headrace.plan.approaches import Approach, JoinLoad, asked_of, emits_early, first_approach, load_of, why_in_order
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.spark.metrics import BatchFacts
 from headrace.stats import OrderingStats
@@ -50,9 +50,8 @@ class OrderingKeeper:
     _heard_s: dict[tuple[StreamId, str | None], float] = field(default_factory=dict)
     _woken: bool = False
 
-    @property
-    def asked(self) -> Approach:
-        return Approach(self.settings.ordering)
+    def _asked(self, group: Group) -> Approach:
+        return asked_of(group, self.settings.ordering)
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: joins that were there stay with their approach."""
@@ -61,12 +60,12 @@ class OrderingKeeper:
         self._approaches = {
             name: before.get(name, first) if self._adapts(group) else first
             for name, group in self._groups.items()
-            for first in [first_approach(group, self.asked)]
+            for first in [first_approach(group, self._asked(group))]
         }
         self.chosen = replace(self.chosen, filter_order=self._filter_order())
 
     def _adapts(self, group: Group) -> bool:
-        return self.asked is Approach.ADAPTIVE and why_in_order(group) is None and not emits_early(group)
+        return self._asked(group) is Approach.ADAPTIVE and why_in_order(group) is None and not emits_early(group)
 
     def _filter_order(self) -> frozenset[str]:
         return frozenset(name for name, one in self._approaches.items() if one is Approach.FILTER_ORDER)
@@ -188,6 +187,7 @@ class OrderingKeeper:
                     None if load is None else load.gain,
                     self._responses_ms.get(name),
                     awaited.get(name, ()),
+                    max((one.peak_bytes for one in mine), default=0),
                 )
             )
         return tuple(found)

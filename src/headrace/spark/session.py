@@ -33,12 +33,13 @@ from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
 from headrace.errors import PlanError, SettingError, SourceError, query_parts, setting_parts, stream_parts
 from headrace.model import Catalog, Column, QueryId, Schema, Stream, StreamId, format_duration
+from headrace.plan.approaches import check_ordering
 from headrace.plan.explain import explain
 from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
 from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
 from headrace.plan.sinks import sink_of, with_shared_sink
-from headrace.plan.tree_plans import check_plan_is_used, check_trees
+from headrace.plan.tree_plans import check_kept_trees, check_plan_is_used, check_trees
 from headrace.spark import local
 from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.cache import SegmentCache, cache_root
@@ -46,7 +47,7 @@ from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import Checkpoint, has_begun, open_checkpoint
 from headrace.spark.formats import ENDLESS
 from headrace.spark.graph_keeper import GraphKeeper
-from headrace.spark.joins import JoinKeeper
+from headrace.spark.joins import JoinKeeper, read_grids
 from headrace.spark.kafka import with_partitions
 from headrace.spark.labels import shard_labels
 from headrace.spark.live import LiveQueries
@@ -197,13 +198,15 @@ class Engine:
 
     def plan_of(self, queries: Sequence[Query]) -> SharedPlan:
         """The plan of these queries; those without INTO go to the shared sink, if one is set."""
-        return share(self._catalog, with_shared_sink(queries, self._settings.shared_sink, self._callbacks))
+        written = with_shared_sink(queries, self._settings.shared_sink, self._callbacks)
+        return share(self._catalog, written, self._settings.plan)
 
     def explain(self, queries: Sequence[QueryId] | None = None) -> str:
         """The shared plan as text."""
         plan = self._fitting_plan()
         with self._places.pointing():
             check_plan_is_used(plan, self._settings)
+            check_ordering((one.name for one in self._queries), self._settings)
         return explain(plan, self._settings, queries)
 
     def start(
@@ -242,6 +245,8 @@ class Engine:
             with self._places.without(changed).pointing():
                 plan = self.plan_of(queries.running)
                 check_plan_is_used(plan, settings)
+                check_ordering((one.name for one in (*self._queries, *queries.running)), settings)
+                check_kept_trees(plan, read_grids(opened.grids))
                 sinks = self.sinks(plan, directory)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in set(sinks.directories.values()):

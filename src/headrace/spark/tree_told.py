@@ -51,7 +51,7 @@ def trees_told(shard: Shard, stepped_us: int) -> dict[str, list[Any]]:
             tuple(one.tallies[half] for half in one.tree.half_ways),
             tuple(held[state] for state in one.tree.states),
             one.lost,
-            one.spent_s * 1e6,
+            (one.spent_s if one.group.adapts else one.joined_s) * 1e6,
             stepped_us,
             one.fresh_until_us,
         ).to_json()

@@ -11,3 +11,5 @@ CREATE QUERY chain AS SELECT a.value FROM temperature a, humidity b, pressure c
 CREATE QUERY every AS SELECT a.value FROM temperature a, humidity b, pressure c WINDOW 1 SECOND;
 CREATE QUERY near AS SELECT a.value FROM temperature a, humidity b
   WHERE b.value BETWEEN a.value - 1 AND a.value + 1 WINDOW 1 MINUTE;
+CREATE QUERY apart AS SELECT a.value FROM temperature a, humidity b, pressure c
+  WHERE ABS(a.value - b.value) <= 0.5 AND NOT (b.floor - c.floor < 1) AND a.room > c.room WINDOW 1 MINUTE;

@@ -8,3 +8,5 @@ CREATE QUERY adapting AS SELECT a.room FROM temperature a FRESHNESS 2 MINUTES, h
 CREATE QUERY pair AS SELECT a.room FROM temperature a, humidity b WHERE a.room = b.room WINDOW 100 ROWS ON OVERLOAD ADAPT;
 CREATE QUERY deferring AS SELECT a.room FROM temperature a, humidity b WHERE a.room = b.room WINDOW 1 MINUTE
   ON OVERLOAD DEFER;
+CREATE QUERY whole AS SELECT a.room FROM temperature a, humidity b, pressure c
+  WHERE a.room = b.room AND b.room = c.room WINDOW 30 SECONDS;

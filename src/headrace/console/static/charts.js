@@ -75,7 +75,9 @@ function logScale(values, height) {
   const low = Math.floor(Math.log10(Math.min(...positive)));
   const high = Math.max(Math.ceil(Math.log10(Math.max(...positive))), low + 1);
   const ticks = [];
-  for (let power = low; power <= high; power += 1) ticks.push(10 ** power);
+  const parts = high - low > 1 ? [1] : [1, 2, 5]; // of a single power of ten, also what is between
+  for (let power = low; power < high; power += 1) for (const part of parts) ticks.push(part * 10 ** power);
+  ticks.push(10 ** high);
   const place = (value) => ((Math.log10(Math.max(value, 10 ** low)) - low) / (high - low)) * height;
   return { ticks, place };
 }

@@ -9,6 +9,7 @@ const WAIT_MS = 220;
 const KEYWORDS = new Set(
   ("CREATE QUERY AS SELECT FROM JOIN ON WHERE AND OR NOT WINDOW INTO DROP EXPLAIN GROUP BY HAVING IN IS NULL LIKE BETWEEN " +
     "CASE WHEN THEN ELSE END DISTINCT FILTER RANGE ROWS TRUE FALSE CAST INTERVAL INNER CROSS " +
+    "EMIT EARLY OVERLOAD ADAPT DEFER FRESHNESS " +
     "MILLISECOND MILLISECONDS SECOND SECONDS MINUTE MINUTES HOUR HOURS DAY DAYS").split(" "),
 );
 const TOKEN = /(--[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|('(?:[^']|'')*'?)|("(?:[^"]|"")*"?)|(\b\d+(?:\.\d+)?\b)|([A-Za-z_]\w*)/g;
@@ -51,6 +52,7 @@ export class Editor {
   changed(wait = WAIT_MS) {
     if (this.area) this.text = this.area.value;
     this.checked = null;
+    this.asked += 1; // what is being asked is of another text
     this.hideProblem();
     this.colour();
     this.onChecked(null);
@@ -59,7 +61,7 @@ export class Editor {
   }
 
   async check() {
-    const mine = (this.asked += 1);
+    const mine = this.asked;
     if (!this.text.trim()) return;
     let told;
     try {
@@ -67,7 +69,7 @@ export class Editor {
     } catch (error) {
       told = { ok: false, adds: [], problem: { message: error.message } };
     }
-    if (mine !== this.asked || this.checked) return;
+    if (mine !== this.asked) return;
     this.checked = told;
     this.colour();
     this.place();

@@ -161,8 +161,9 @@ export function runtimeView(state) {
   const { stats, pipeline } = state;
   const settings = pipeline.settings;
   const unknown = Object.entries(stats).filter(([name, value]) => !KNOWN.has(name) && value !== null && !(Array.isArray(value) && !value.length));
-  return html`${figures(state)}<div class="packed">
-    ${card("Streams", table(stats.streams.map((one) => ({ ...one, behind_ms: one.is_idle ? "idle" : one.behind_ms })), ["stream", "tuples_per_s", "lag_ms", "behind_ms", "late", "malformed", "tuples"]))}
+  return html`${figures(state)}
+  ${card("Streams", table(stats.streams.map((one) => ({ ...one, behind_ms: one.is_idle ? "idle" : one.behind_ms })), ["stream", "tuples_per_s", "lag_ms", "behind_ms", "late", "malformed", "tuples"]))}
+  <div class="packed">
     ${card("Backlog of each window", backlog(stats.windows))}
     ${card("Shards", shards(stats.shards))}
     ${card("Scheduler", scheduler(stats, settings))}
