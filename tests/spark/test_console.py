@@ -116,7 +116,7 @@ def test_a_query_is_typed_comes_flows_and_goes(page: Page, address: str) -> None
         arg=newest,
         timeout=PATIENCE_MS,
     )
-    assert page.locator(".tail thead th").all_inner_texts() == ["#", "location_id", "celsius"]
+    assert page.locator(".tail thead th").all_inner_texts() == ["batch", "location_id", "celsius"]
     keep_screenshot(page, "query")
 
     row = page.locator("table.queries tr", has_text="typed")
