@@ -36,7 +36,8 @@ COSTS = (0.0, 0.06, 0.15, 0.22, 0.3, 0.38)
 RATES = (0.5, 2.0, 3.5, 5.0)
 RATES_BUSY = 0.36
 """c|w|l1 l2 at the highest of the rates."""
-REGULAR = (0.15, 0.3, 0.45)
+REGULAR = (0.15, 0.3, 0.4)
+"""Up to where every approach can keep up: one that has just switched costs up to a tenth more, and takes twice this."""
 SERIES = ("cost", "rate", "regular")
 
 
