@@ -24,6 +24,7 @@ from headrace.stats import (
     GraphStats,
     HalfWayStats,
     OperatorStats,
+    OrderingStats,
     QueryStats,
     RunStats,
     ShardStats,
@@ -44,6 +45,18 @@ CREATE QUERY counted AS SELECT location_id FROM humidity WHERE value > 50 INTO (
 """
 
 OPERATOR = OperatorStats("join 1a2b", "a.location_id = b.location_id", 2, 1024, 9, 0.5, 3.2)
+ORDERING = OrderingStats(
+    "temperature(location_id) = humidity(location_id)",
+    "filter-order",
+    120,
+    4096,
+    0.31,
+    42.0,
+    31.5,
+    0.25,
+    240.0,
+    ("humidity",),
+)
 TREES = (
     TreeStats(
         "a(k) = b(k) = c(k)",
@@ -169,4 +182,7 @@ class FakeRun:
             batch=self.last_batch,
             spark=SparkStats(self.last_batch or 0, 2000, 1900.0, 4100.0, 24, 2**22, (("addBatch", 380.0),)),
             trees=TREES,
+            ordering=(ORDERING,),
+            switches=("micro-batch 7: Filter-Order from now on",),
+            switched=1,
         )
