@@ -38,7 +38,9 @@ class ProgressMade:
 @dataclass(frozen=True, slots=True)
 class BlockArrived:
     """This shard's rows of a chunk, for one input of one group, in arrival order. ``chunk_us``: the event times of all
-    of the chunk's tuples, where windows are measured in rows; the rows' seats among them are in their batch."""
+    of the chunk's tuples, where windows are measured in rows; the rows' seats among them are in their batch.
+    ``partitions``: the sources that the chunk is from; where there are several, the batch and ``chunk_parts`` say which
+    of them each tuple is from."""
 
     group: str
     input: int
@@ -48,7 +50,8 @@ class BlockArrived:
     chunk_us: Int64s | None = None
     chunk: int = 0
     """Tells chunks with one place in the arrival order apart, in the same way on every shard."""
-    partition: str = ""
+    partitions: tuple[str, ...] = ("",)
+    chunk_parts: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True)

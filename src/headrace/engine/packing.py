@@ -2,12 +2,12 @@
 
     rows of a stream --+-- malformed, or late within their chunk --> dead letters
                        +-- for each input: filtered, keyed, split by shard --> BlockArrived, one an input and shard
-                       +-- the newest event time --> ProgressMade, one a chunk and shard
+                       +-- the newest event time --> ProgressMade, one a chunk, source and shard
 
 Owns: :class:`Packer` and the envelope, the only thing that crosses the shuffle. A chunk is a stretch of rows with one
-place in the stream's arrival order (a file). Invariants: a row reaches one shard of each input that takes it; of a
-join, as many as its grid says (``cells``); one of them reports it should it be late. Cost: a few vector passes over the
-rows; payloads are Arrow IPC, copied once.
+place in the stream's arrival order (a file), whichever of the stream's sources they are from (``parting``).
+Invariants: a row reaches one shard of each input that takes it; of a join, as many as its grid says (``cells``); one of
+them reports it should it be late. Cost: a few vector passes over the rows; payloads are Arrow IPC, copied once.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from headrace.engine.frequent import frequent_keys
 from headrace.engine.inputs import layout_of
 from headrace.engine.keys import Int64s, encode_keys, shard_of
 from headrace.engine.measuring import Meters, OperatorMeter, WorkReport
+from headrace.engine.parting import PART, Parts, parts_of
 from headrace.engine.segments import (
     BEFORE,
     KEY,
     NUMBER,
     REPORTED,
     Layout,
+    int64s_of,
     key_column,
     pack_batch,
     times_of,
@@ -101,20 +103,24 @@ class Envelope:
     payload: bytes | pa.Buffer = b""
     times: bytes = b""
     """Event times of the whole chunk, as 64-bit numbers, where the group counts rows."""
-    partition: str = ""
+    partitions: tuple[str, ...] = ("",)
+    """The sources that the rows, or the progress, are of."""
+    parts: bytes = b""
+    """Which of them each of the ``times`` is of, as 64-bit numbers, where there are several."""
 
     def event(self, plan: SharedPlan) -> Event:
         """What a shard is told; dead letters and tallies are not events."""
         arrival = Arrival(self.order, self.first_us)
         if self.kind is Kind.HEARTBEAT:
             times = (self.newest_us, self.oldest_us)
-            return ProgressMade(StreamId(self.stream), arrival, *times, self.rows, self.partition)
+            return ProgressMade(StreamId(self.stream), arrival, *times, self.rows, self.partitions[0])
         if self.kind is Kind.ROWS:
             group = plan.groups[self.group]
-            chunk_us = np.frombuffer(self.times, dtype=np.int64) if group.counts_rows[self.input] else None
-            batch = unpack_batch(self.payload)
-            told = (arrival, self.arrived_us, batch, chunk_us, self.chunk, self.partition)
-            return BlockArrived(group.signature, self.input, *told)
+            counts = group.counts_rows[self.input]
+            chunk_us = np.frombuffer(self.times, dtype=np.int64) if counts else None
+            chunk_parts = np.frombuffer(self.parts, dtype=np.int64) if counts and self.parts else None
+            told = (arrival, self.arrived_us, unpack_batch(self.payload), chunk_us, self.chunk)
+            return BlockArrived(group.signature, self.input, *told, self.partitions, chunk_parts)
         if self.kind is Kind.END:
             return StreamsEnded()
         raise InvariantError(f"an envelope of kind {self.kind.name} is no event")
@@ -161,13 +167,11 @@ class Packer:
         if dead.num_rows:
             yield self._dead_envelope(dead, MALFORMED)
         for chunk, order, mark in _chunks(well):
-            # Of the whole chunk: parts of one place stand as they come, whichever of them has the oldest row.
             first_us = int(times_of(chunk, self._stream.time).min())
             arrival = Arrival(order) if order == UNORDERED else Arrival(order, first_us)
-            for part, partition in _partitions(chunk, self._stream.partition):
-                self._chunks += 1
-                number = (mark << 40) | (self._task << 20) | self._chunks
-                yield from self._pack_chunk(part, arrival, number, arrived_us, partition)
+            self._chunks += 1
+            number = (mark << 40) | (self._task << 20) | self._chunks
+            yield from self._pack_chunk(chunk, arrival, number, arrived_us)
 
     def _well_formed(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Rows that can be read and have an event time; and the others."""
@@ -183,30 +187,43 @@ class Packer:
         late = rows.num_rows if reason == LATE_IN_CHUNK else 0
         return Envelope(0, Kind.DEAD, self._stream.name, rows=late, payload=payload)
 
-    def _pack_chunk(
-        self, chunk: pa.RecordBatch, arrival: Arrival, number: int, arrived_us: int, partition: str
-    ) -> Iterator[Envelope]:
-        ts_us = times_of(chunk, self._stream.time)
-        newest_us = int(ts_us.max())
+    def _pack_chunk(self, chunk: pa.RecordBatch, arrival: Arrival, number: int, arrived_us: int) -> Iterator[Envelope]:
+        parts, ts_us = parts_of(chunk, self._stream.partition), times_of(chunk, self._stream.time)
         place: dict[str, Any] = {"order": arrival.order, "first_us": arrival.first_us}
-        place |= {"newest_us": newest_us, "oldest_us": int(ts_us.min()), "arrived_us": arrived_us}
-        place |= {"chunk": number, "partition": partition}
-        for shard in range(self._shards):
-            yield Envelope(shard, Kind.HEARTBEAT, self._stream.name, rows=chunk.num_rows, **place)
-        late = self._late_in_chunk(ts_us) if arrival.order != UNORDERED else None
+        place |= {"arrived_us": arrived_us, "chunk": number}
+        yield from self._heartbeats(parts, ts_us, place)
+        if parts.are_several:
+            chunk = chunk.append_column(PART, pa.array(parts.codes))
+        late = parts.late_rows(ts_us, self._stream.max_delay_us) if arrival.order != UNORDERED else None
         if late is not None and late.any():
             yield self._dead_envelope(chunk.filter(pa.array(late)), LATE_IN_CHUNK)
             chunk = chunk.filter(pa.array(~late))
         if any(group.numbers_tuples for group in self._plan.groups):
             chunk = self._numbered_on(chunk)
+        place |= {"newest_us": int(ts_us.max()), "oldest_us": int(ts_us.min()), "partitions": parts.names}
+        yield from self._rows(chunk, place)
+
+    def _heartbeats(self, parts: Parts, ts_us: Int64s, place: dict[str, Any]) -> Iterator[Envelope]:
+        """To every shard, how far each of the chunk's sources has come."""
+        for name, rows in parts.rows_of_each():
+            times: dict[str, Any] = {"newest_us": int(ts_us[rows].max()), "oldest_us": int(ts_us[rows].min())}
+            for shard in range(self._shards):
+                yield Envelope(
+                    shard, Kind.HEARTBEAT, self._stream.name, rows=len(rows), partitions=(name,), **times, **place
+                )
+
+    def _rows(self, chunk: pa.RecordBatch, place: dict[str, Any]) -> Iterator[Envelope]:
+        """The chunk's rows, for each input that takes them, by shard."""
         taken = np.zeros(chunk.num_rows, dtype=bool)
         times = times_of(chunk, self._stream.time).tobytes() if self._is_counted else b""
+        parts = int64s_of(chunk, PART).tobytes() if self._is_counted and PART in chunk.schema.names else b""
         for group_index, input_index in self._readers:
             counts = self._plan.groups[group_index].counts_rows[input_index]
+            whole: dict[str, Any] = {"times": times, "parts": parts} if counts else {}
             for shard, batch in self._split(group_index, input_index, chunk, taken):
                 yield Envelope(
                     shard, Kind.ROWS, self._stream.name, group_index, input_index, rows=batch.num_rows,
-                    payload=pack_batch(batch), times=times if counts else b"", **place,
+                    payload=pack_batch(batch), **whole, **place,
                 )  # fmt: skip
 
     @property
@@ -218,11 +235,6 @@ class Packer:
         numbers = np.arange(self._numbered, self._numbered + chunk.num_rows)
         self._numbered += chunk.num_rows
         return chunk.append_column(NUMBER, pa.array(numbers))
-
-    def _late_in_chunk(self, ts_us: Int64s) -> np.ndarray:
-        """Rows further behind the newest before them, in their chunk, than the stream allows."""
-        newest_before = np.maximum.accumulate(ts_us)
-        return ts_us < newest_before - self._stream.max_delay_us
 
     def _split(
         self, group_index: int, input_index: int, chunk: pa.RecordBatch, taken: np.ndarray
@@ -236,8 +248,8 @@ class Packer:
             chunk = chunk.append_column(SEAT, pa.array(np.arange(chunk.num_rows)))
         kept = _kept(reader, chunk)
         chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
-        marks = [*([NUMBER] if group.numbers_tuples else []), *([SEAT] if counts else [])]
-        carried = chunk.select([*reader.schema.names, *marks])
+        marks = {NUMBER: group.numbers_tuples, SEAT: counts, PART: PART in chunk.schema.names}
+        carried = chunk.select([*reader.schema.names, *(name for name, is_told in marks.items() if is_told)])
         self._note((group_index, input_index), whole, carried, began_s)
         if chunk.num_rows == 0 and not counts:
             return
@@ -317,17 +329,6 @@ def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int]]:
         yield rows.slice(begin, end - begin), int(orders[begin]) >> ORDER_SHIFT, mark
 
 
-def _partitions(chunk: pa.RecordBatch, column: str | None) -> Iterator[tuple[pa.RecordBatch, str]]:
-    """A chunk's rows by the source that they are from, where a column tells; a row without one is of its own."""
-    if column is None:
-        yield chunk, ""
-        return
-    codes = chunk.column(column).cast(pa.string()).fill_null("").dictionary_encode()
-    for code, name in enumerate(codes.dictionary.to_pylist()):
-        mine = pc.equal(codes.indices, code)
-        yield (chunk if len(codes.dictionary) == 1 else chunk.filter(mine)), name
-
-
 def _reader(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:
     return lambda ref: batch.column(ref.name)
 
@@ -381,5 +382,5 @@ def _readable(row: dict[str, object]) -> object:
     corrupt = row.pop(CORRUPT, None)
     if corrupt is not None:
         return corrupt
-    marks = (ORDER, PARTITION, NUMBER, SEAT)
+    marks = (ORDER, PARTITION, NUMBER, SEAT, PART)
     return {name: value for name, value in row.items() if name not in marks and not name.startswith((KEY, BEFORE))}

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.apart import apart_from, graph_from
-from headrace.engine.arriving import numbered_from, without_late_seats, without_reports
+from headrace.engine.arriving import numbered_from, without_late_seats, without_parts, without_reports
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Dispatcher, Pace, Scheduling
@@ -43,12 +43,13 @@ from headrace.engine.events import (
 from headrace.engine.histories import Points
 from headrace.engine.holding import LIMIT_BYTES
 from headrace.engine.inputs import END_OF_TIME, InputState, Place
+from headrace.engine.keys import Int64s
 from headrace.engine.matching import bucketed_ranges, compared_ranges, key_ranges
 from headrace.engine.operators import GroupOperator
 from headrace.engine.options import OperatorOptions, Orders
 from headrace.engine.output import Cut
 from headrace.engine.policy import POLICIES
-from headrace.engine.progressing import Floors, StreamProgress
+from headrace.engine.progressing import LOWEST, Floors, StreamProgress
 from headrace.engine.segments import NUMBER, times_of
 from headrace.engine.spaces import KeySearch
 from headrace.engine.state import names_in, operator_from_json, operator_to_json
@@ -296,18 +297,19 @@ class Shard:
         if operator is None:
             raise InvariantError(f"rows came for a group that is not in the plan: {block.group}", (block,))
         stream = operator.inputs[block.input].input.stream
-        allowed_us = floors[stream, block.partition, block.arrival]
         batch, reported = without_reports(block.batch)
-        chunk_us = block.chunk_us
+        batch, parts = without_parts(batch)
+        chunk_us, allowed_us = block.chunk_us, _allowed(floors, stream, block)
         if allowed_us is not None:
-            late = times_of(batch, operator.inputs[block.input].input.time) < allowed_us
+            late = times_of(batch, operator.inputs[block.input].input.time) < allowed_us[parts]
             if late.any():
                 rejected = late if reported is None else late & reported
                 if rejected.any():
                     yield RejectRows(stream, LATE, without_seats(batch.filter(rejected)))
                 batch = batch.filter(pc.invert(late))
             if chunk_us is not None:
-                batch, chunk_us = without_late_seats(batch, chunk_us, chunk_us >= allowed_us)
+                of_chunk = 0 if block.chunk_parts is None else block.chunk_parts
+                batch, chunk_us = without_late_seats(batch, chunk_us, chunk_us >= allowed_us[of_chunk])
         operator.accept(block.input, batch, block.arrived_us, chunk_us)
 
     def _progress(self, operator: GroupOperator) -> Place | None:
@@ -468,6 +470,14 @@ class Shard:
                         raise InvariantError("a waiting piece is not in time order or not stored")
         if len(set(names)) != len(names):
             raise InvariantError("two kept segments have the same name")
+
+
+def _allowed(floors: Floors, stream: StreamId, block: BlockArrived) -> Int64s | None:
+    """By source of the block's chunk, what its tuples must not be before; None where they may be at any time."""
+    known = [floors[stream, name, block.arrival] for name in block.partitions]
+    if all(one is None for one in known):
+        return None
+    return np.array([LOWEST if one is None else one for one in known], dtype=np.int64)
 
 
 def _identities(plan: SharedPlan) -> list[str]:

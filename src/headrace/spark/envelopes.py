@@ -13,7 +13,7 @@ from headrace.engine.packing import Envelope, Kind
 ENVELOPE_DDL = (
     "shard int, kind int, stream string, `group` int, input int, `order` bigint, first_us bigint, newest_us bigint, "
     "oldest_us bigint, arrived_us bigint, chunk bigint, rows bigint, malformed bigint, spent_us bigint, "
-    "payload binary, times binary, `partition` string"
+    "payload binary, times binary, partitions array<string>, parts binary"
 )
 _ENVELOPE_ARROW = pa.schema(
     [
@@ -21,7 +21,8 @@ _ENVELOPE_ARROW = pa.schema(
         ("input", pa.int32()), ("order", pa.int64()), ("first_us", pa.int64()), ("newest_us", pa.int64()),
         ("oldest_us", pa.int64()),
         ("arrived_us", pa.int64()), ("chunk", pa.int64()), ("rows", pa.int64()), ("malformed", pa.int64()),
-        ("spent_us", pa.int64()), ("payload", pa.binary()), ("times", pa.binary()), ("partition", pa.string()),
+        ("spent_us", pa.int64()), ("payload", pa.binary()), ("times", pa.binary()),
+        ("partitions", pa.list_(pa.string())), ("parts", pa.binary()),
     ]
 )  # fmt: skip
 
@@ -58,7 +59,7 @@ def _fields(one: Envelope) -> tuple[object, ...]:
     return (
         one.stream, one.group, one.input, one.order, one.first_us, one.newest_us, one.oldest_us,
         one.arrived_us, one.chunk, one.rows, one.malformed, one.spent_us, memoryview(one.payload).tobytes(), one.times,
-        one.partition,
+        one.partitions, one.parts,
     )  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def from_pandas(frames: Iterable[pd.DataFrame], shard: int) -> Iterator[Envelope
                 shard, Kind(int(row.kind)), row.stream, int(row.group), int(row.input), int(row.order),
                 int(row.first_us), int(row.newest_us), int(row.oldest_us), int(row.arrived_us), int(row.chunk),
                 int(row.rows),
-                int(row.malformed), int(row.spent_us), row.payload, row.times, row.partition,
+                int(row.malformed), int(row.spent_us), row.payload, row.times, tuple(row.partitions), row.parts,
             )  # fmt: skip
 
 

@@ -200,7 +200,7 @@ class Step:
             "held": list(astuple(held)),
             "backlog": shard.backlog(),
             "heard": _heard(envelopes),
-            "heard_from": sorted({(one.stream, one.partition) for one in envelopes if one.kind is Kind.HEARTBEAT}),
+            "heard_from": sorted({(one.stream, one.partitions[0]) for one in envelopes if one.kind is Kind.HEARTBEAT}),
             "sources": shard.progress.newest_us,
             "reached": shard.reached(),
             "joins": shard.joins(),
