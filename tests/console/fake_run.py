@@ -95,6 +95,8 @@ class FakeRun:
         self.is_active = True
         self.last_batch: int | None = None
         self.batches = 0
+        self.rates: dict[str, float] = {}
+        """Results a second of queries that are to have others than made-up ones."""
 
     def _make(self, record: Record) -> None:
         if not self.is_active:
@@ -152,7 +154,8 @@ class FakeRun:
     def stats(self) -> RunStats:
         wave = 1 + 0.3 * math.sin(self.batches / 7)
         queries = [
-            QueryStats(query.name, 1000 * (place + 1) + 50 * self.batches, 150 * wave / (place + 1), 80.0 * (place + 1),
+            QueryStats(query.name, 1000 * (place + 1) + 50 * self.batches,
+                       self.rates.get(query.name, 150 * wave / (place + 1)), 80.0 * (place + 1),
                        210.0 * (place + 1), 95.0 * (place + 1), 260.0 * (place + 1))
             for place, query in enumerate(self.queries.running)
         ]  # fmt: skip

@@ -212,8 +212,10 @@ MANY = ";".join(
 
 @pytest.fixture
 def many(tmp_path: Path) -> Iterator[tuple[str, Service]]:
-    """A service of 53 queries, one of them paused."""
-    service = Service(FakeRun(tmp_path))
+    """A service of 53 queries, one of them paused; every eighth has the most results."""
+    run = FakeRun(tmp_path)
+    run.rates = {f"many_{number:02d}": 1000.0 for number in range(0, 50, 8)}
+    service = Service(run)
     service.add(MANY)
     service.pause("many_07")
     for second in range(3):
