@@ -72,6 +72,15 @@ def test_programs_are_read(name: str) -> None:
     assert read_script(";\n".join(block.rstrip().rstrip(";") for block in blocks)).catalog.streams
 
 
+def test_the_comparison_has_the_figures_of_the_readme() -> None:
+    said = re.search(
+        r"had ([\d.]+) times the throughput,\s+with ([\d.]+) of the memory",
+        (ROOT / "docs" / "comparison.md").read_text(),
+    )
+    assert said is not None
+    assert f"{said[1]} times, {said[2]} of the memory" in (ROOT / "README.md").read_text()
+
+
 def test_the_checks_find_what_they_look_for(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     text = "# One `two`, three\n[a](#one-two-three) [b](#four) [c](gone.md) [d](https://example.org/x) `[e](gone.md)`\n"

@@ -13,6 +13,7 @@ from headrace.stats import (
     GraphStats,
     HalfWayStats,
     OperatorStats,
+    OrderingStats,
     QueryStats,
     RunStats,
     ShardStats,
@@ -34,6 +35,7 @@ EVERYTHING = RunStats(
     probes_allowed=1,
     graph=GraphStats("fifo", "static", 1, operators=(OperatorStats("o", selectivity=1.0, service_us=1.0),)),
     spark=SparkStats(1, duration_ms=(("addBatch", 1.0),)),
+    ordering=(OrderingStats("g", "sync-filter", 0, 0, 0.1, 1.0, 1.0, 0.1, 1.0),),
     trees=(TreeStats("g", "(a b)", "jaqpot", (HalfWayStats("a into b"),)),),
 )
 

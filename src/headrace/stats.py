@@ -199,7 +199,9 @@ class RunStats:
     """How multi-way joins are carried out now."""
     switches: tuple[str, ...] = ()
     """Each change of a join order, of how order is kept or of an allocation of probes, with its micro-batch and its
-    reason; the latest last."""
+    reason; the latest last, of many only those."""
+    switched: int = 0
+    """How many there were in this run."""
     ordering: tuple[OrderingStats, ...] = ()
     graph: GraphStats | None = None
     """The operators and their queues; None: there is no budget, and nothing waits between them."""
@@ -209,3 +211,8 @@ class RunStats:
     """None before Spark's listener has told anything."""
     trees: tuple[TreeStats, ...] = ()
     """Joins whose probes may be left out."""
+
+    def switches_after(self, told: int) -> tuple[str, ...]:
+        """The switches later than the first so many, as far as they are remembered."""
+        new = self.switched - told
+        return self.switches[-new:] if new > 0 else ()

@@ -24,6 +24,7 @@ from headrace.stats import (
     GraphStats,
     HalfWayStats,
     OperatorStats,
+    OrderingStats,
     QueryStats,
     RunStats,
     ShardStats,
@@ -44,6 +45,18 @@ CREATE QUERY counted AS SELECT location_id FROM humidity WHERE value > 50 INTO (
 """
 
 OPERATOR = OperatorStats("join 1a2b", "a.location_id = b.location_id", 2, 1024, 9, 0.5, 3.2)
+ORDERING = OrderingStats(
+    "temperature(location_id) = humidity(location_id)",
+    "filter-order",
+    120,
+    4096,
+    0.31,
+    42.0,
+    31.5,
+    0.25,
+    240.0,
+    ("humidity",),
+)
 TREES = (
     TreeStats(
         "a(k) = b(k) = c(k)",
@@ -82,6 +95,8 @@ class FakeRun:
         self.is_active = True
         self.last_batch: int | None = None
         self.batches = 0
+        self.rates: dict[str, float] = {}
+        """Results a second of queries that are to have others than made-up ones."""
 
     def _make(self, record: Record) -> None:
         if not self.is_active:
@@ -139,7 +154,8 @@ class FakeRun:
     def stats(self) -> RunStats:
         wave = 1 + 0.3 * math.sin(self.batches / 7)
         queries = [
-            QueryStats(query.name, 1000 * (place + 1) + 50 * self.batches, 150 * wave / (place + 1), 80.0 * (place + 1),
+            QueryStats(query.name, 1000 * (place + 1) + 50 * self.batches,
+                       self.rates.get(query.name, 150 * wave / (place + 1)), 80.0 * (place + 1),
                        210.0 * (place + 1), 95.0 * (place + 1), 260.0 * (place + 1))
             for place, query in enumerate(self.queries.running)
         ]  # fmt: skip
@@ -169,4 +185,7 @@ class FakeRun:
             batch=self.last_batch,
             spark=SparkStats(self.last_batch or 0, 2000, 1900.0, 4100.0, 24, 2**22, (("addBatch", 380.0),)),
             trees=TREES,
+            ordering=(ORDERING,),
+            switches=("micro-batch 7: Filter-Order from now on",),
+            switched=1,
         )

@@ -129,7 +129,7 @@ def test_without_a_terminal_every_switch_is_a_line() -> None:
     console = Console(file=io.StringIO(), width=80)
     with LiveView(console) as view:
         for switches in ((), (SWITCH,), (SWITCH,), (SWITCH, "micro-batch 9: back")):
-            view.update(replace(STATS, switches=switches))
+            view.update(replace(STATS, switches=switches, switched=len(switches)))
     said = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert [one for one in said if one.startswith("micro-batch")] == [SWITCH, "micro-batch 9: back"]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -199,6 +201,141 @@ def test_tables_of_the_runtime_are_whole_where_there_is_room(page: Page, address
         "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.getAttribute('aria-label'))"
     )
     assert behind_a_bar == []
+
+
+MANY = ";".join(
+    f"CREATE QUERY many_{number:02d} AS SELECT a.location_id FROM temperature a, humidity b "
+    f"WHERE a.location_id = b.location_id AND a.value > {number} WINDOW {1 + number % 5} SECONDS"
+    for number in range(50)
+)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[tuple[str, Service]]:
+    """A service of 53 queries, one of them paused; every eighth has the most results."""
+    run = FakeRun(tmp_path)
+    run.rates = {f"many_{number:02d}": 1000.0 for number in range(0, 50, 8)}
+    service = Service(run)
+    service.add(MANY)
+    service.pause("many_07")
+    for second in range(3):
+        service.take_sample(1_700_000_000.0 + second)
+    taken = bound_socket("127.0.0.1", 0)
+    with WebServer(web_app(service), taken):
+        yield address_of(taken), service
+        service.closing.set()
+    service.release()
+
+
+def test_of_many_queries_each_curve_has_a_colour_of_its_own_and_both_charts_show_the_same(
+    page: Page, many: tuple[str, Service]
+) -> None:
+    opened(page, many[0], "plan")
+    legends = [
+        [(one.inner_text(), one.locator(".dot").get_attribute("class")) for one in legend.locator("a").all()]
+        for legend in page.locator(".legend").all()
+    ]
+    first, other = legends
+    assert first == other
+    assert len({colour for _, colour in first}) == len(first) == 8
+
+
+def test_many_queries_are_found_by_name(page: Page, many: tuple[str, Service]) -> None:
+    opened(page, many[0], "queries")
+    rows = page.locator("table.queries tbody tr")
+    expect(rows).to_have_count(53)
+    page.get_by_role("searchbox").fill("MANY_1")
+    expect(rows).to_have_count(10)
+    paused = page.get_by_role("row", name="many_07")
+    page.get_by_role("searchbox").fill("_07")
+    expect(paused).to_contain_text("3 seconds")
+
+
+def test_a_change_of_many_queries_is_told_in_a_line(page: Page, many: tuple[str, Service]) -> None:
+    opened(page, many[0], "runtime")
+    card = page.get_by_role("region", name="Decisions and changes")
+    expect(card).to_contain_text("add many_00, many_01, many_02 and 47 more")
+    expect(card).to_contain_text("Filter-Order from now on")
+
+
+def test_a_burst_does_not_flatten_the_rates_of_all_other_times(page: Page, address: str, service: Service) -> None:
+    def height() -> float:
+        """How far the last part of a curve is above the axis, in parts of the chart."""
+        found = page.evaluate("""() => {
+          const path = document.querySelector('[data-chart=results] path.line').getAttribute('d');
+          const last = Number(path.match(/[\\d.]+$/)[0]);
+          return (178 - last) / 168;
+        }""")
+        return float(found)
+
+    before = service.run.stats
+    burst = replace(before(), queries=tuple(replace(one, results_per_s=50_000.0) for one in before().queries))
+    for second, stats in enumerate((burst, *(before() for _ in range(9)))):
+        service.timeline.add(1_800_000_000.0 + second, stats)
+    opened(page, address, "plan")
+    expect(page.get_by_role("region", name="Results per second")).to_contain_text("logarithmic")
+    assert height() > 0.1
+
+
+def test_in_order_execution_has_a_card(page: Page, address: str) -> None:
+    page.goto(f"{address}/#/runtime")
+    card = page.get_by_role("region", name="In-order execution")
+    for text in ("filter-order", "humidity", "120, 4 KiB", "240 ms", "42 ms", "32 ms"):
+        expect(card).to_contain_text(text)
+
+
+def test_a_run_that_has_ended_and_a_service_that_is_gone_are_said_on_a_phone_too(
+    browser: Browser, tmp_path: Path
+) -> None:
+    run = FakeRun(tmp_path)
+    service = Service(run)
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    taken = bound_socket("127.0.0.1", 0)
+    with WebServer(web_app(service), taken):
+        service.start()
+        run.is_active = False
+        opened(page, address_of(taken), "plan")
+        expect(page.locator("#notice")).to_contain_text("The pipeline has ended")
+        expect(page.locator("#status")).to_contain_text("ended")
+        service.close()
+    expect(page.locator("#notice")).to_contain_text("There is no connection to the service")
+    expect(page.locator("#status")).to_contain_text("no connection")
+    service.release()
+    page.close()
+
+
+def test_a_wrong_token_is_said_to_be_wrong(browser: Browser, tmp_path: Path) -> None:
+    service = Service(FakeRun(tmp_path))
+    page = browser.new_page()
+    taken = bound_socket("127.0.0.1", 0)
+    with WebServer(web_app(service, "0123456789abcdef"), taken):
+        page.goto(address_of(taken))
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("This service asks for a token")
+        page.keyboard.type("another-token-it-is")
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("That token is not the one")
+        page.keyboard.type("0123456789abcdef")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Shared plan")).to_be_visible()
+        page.close()
+        service.closing.set()
+    service.release()
+
+
+def test_escape_takes_the_message_off_the_lines_under_it(page: Page, address: str) -> None:
+    opened(page, address, "sql")
+    page.locator("#sql").fill("CREATE QUERY late AS\nSELECT location_id,\n  place\nFROM humidity\nWHERE value > 1;")
+    problem = page.locator("#sql-problem")
+    expect(problem).to_contain_text("there is no column place")
+    assert page.locator(".copy .wrong").all_inner_texts() == ["place"]
+    word, told = page.locator(".copy .wrong").bounding_box(), problem.bounding_box()
+    assert word is not None
+    assert told is not None
+    assert 0 < told["y"] - (word["y"] + word["height"]) < 20
+    page.keyboard.press("Escape")
+    expect(problem).to_be_hidden()
+    expect(page.locator("#verdict")).to_contain_text("there is no column place")
 
 
 def test_names_and_addresses_are_text_whatever_is_in_them(browser: Browser, address: str) -> None:

@@ -47,6 +47,15 @@ def test_overload_freshness_and_who_is_behind_are_told(tmp_path: Path) -> None:
     assert not any(line.startswith("headrace_trees") for line in lines)
 
 
+def test_times_are_in_seconds_and_an_approach_is_a_value_not_a_label(tmp_path: Path) -> None:
+    text = metrics_text(FakeRun(tmp_path).stats())
+    assert re.findall(r"^headrace_\w+_(?:ms|us|s)\b", text, re.MULTILINE) == []
+    group = 'group="temperature(location_id) = humidity(location_id)"'
+    assert f"headrace_ordering_filter_order{{{group}}} 1" in text
+    assert f'headrace_ordering_response_seconds{{{group},how="measured"}} 0.24' in text
+    assert "approach=" not in text
+
+
 def test_labels_are_escaped() -> None:
     text = metrics_text(RunStats(queries=(QueryStats('a"b\\c', 1),)))
     assert 'query="a\\"b\\\\c"' in text

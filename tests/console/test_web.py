@@ -68,7 +68,7 @@ def test_queries_come_and_go(served: Served) -> None:
     assert (answer.status_code, answer.json()) == (201, {"queries": ["new"]})
     told = served.get("/api/queries/NEW")
     assert (told["text"], told["columns"], told["sink"]) == (NEW, ["location_id BIGINT", "celsius DOUBLE"], "parquet")
-    assert served.client.post("/api/queries/new/pause").status_code == 200
+    assert served.client.post("/api/queries/NEW/pause").json() == {"queries": ["new"]}
     assert served.get("/api/queries/new")["is_paused"]
     assert served.client.post("/api/queries/new/resume").status_code == 200
     assert not served.get("/api/queries/new")["is_paused"]
@@ -93,6 +93,11 @@ def test_queries_come_and_go(served: Served) -> None:
         ("DELETE", "/api/queries/nobody", None, 404, "there is no query nobody"),
         ("POST", "/api/queries/near/resume", None, 409, "query near is not paused"),
         ("GET", "/api/queries/counted/results", None, 409, "writes to count, not to files"),
+        ("GET", "/api/nothing", None, 404, "there is nothing at /api/nothing"),
+        ("GET", "/static/nothing.js", None, 404, "there is nothing at /static/nothing.js"),
+        ("PUT", "/api/queries", None, 405, "PUT cannot be done to /api/queries"),
+        ("POST", "/api/queries", None, 422, "body: Field required"),
+        ("GET", "/api/queries/near/results?limit=0", None, 422, "query.limit: Input should be greater"),
     ],
 )
 def test_refusals_say_what_is_wrong(
@@ -102,6 +107,16 @@ def test_refusals_say_what_is_wrong(
     assert answer.status_code == status
     assert told in answer.json()["error"]["message"]
     assert names(served) == ["near", "wide", "counted"]
+
+
+def test_what_is_no_json_is_refused_as_anything_else_is(served: Served) -> None:
+    answer = served.client.post("/api/check", content=b"{broken", headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert "JSON decode error" in answer.json()["error"]["message"]
+
+
+def test_the_page_and_health_can_be_asked_for_their_head(served: Served) -> None:
+    assert [served.client.head(path).status_code for path in ("/", "/healthz")] == [200, 200]
 
 
 def test_a_run_that_has_ended_is_unhealthy_and_takes_no_change(served: Served) -> None:
@@ -252,6 +267,11 @@ def test_with_a_token_only_the_page_and_health_are_open(tmp_path: Path) -> None:
         assert wrong.status_code == 401
         right = served.client.get("/api/queries", headers={"Authorization": f"Bearer {TOKEN}"})
         assert right.status_code == 200
+        named_otherwise = served.client.get("/api/queries", headers={"Authorization": f"bearer  {TOKEN}"})
+        assert named_otherwise.status_code == 200
+        for wrong_scheme in (f"Basic {TOKEN}", TOKEN, ""):
+            told = served.client.get("/api/queries", headers={"Authorization": wrong_scheme})
+            assert told.status_code == 401, wrong_scheme
 
 
 def test_without_a_token_other_sites_are_not_served(served: Served) -> None:
@@ -300,6 +320,25 @@ def test_every_address_is_described_and_documented(served: Served) -> None:
     for path, methods in described["paths"].items():
         for method in methods:
             assert f"`{method.upper()} {path}`" in page, f"{method} {path} is not in docs/api.md"
+
+
+def test_every_refusal_is_described_as_it_is_and_every_answer_by_its_type(served: Served) -> None:
+    described = served.get("/openapi.json")
+    assert "HTTPValidationError" not in described["components"]["schemas"]
+    for path, methods in described["paths"].items():
+        for method, told in methods.items():
+            refusals = {status: one for status, one in told["responses"].items() if status >= "400"}
+            assert {"401", "404", "413", "422", "503"} <= refusals.keys(), f"{method} {path}"
+            schemas = {one["content"]["application/json"]["schema"]["$ref"] for one in refusals.values()}
+            assert schemas == {"#/components/schemas/Refusal"}, f"{method} {path}"
+    types = {
+        path: list(one["get"]["responses"]["200"]["content"])
+        for path, one in described["paths"].items()
+        if "get" in one
+    }
+    assert types["/api/stats/stream"] == types["/api/queries/{name}/results/stream"] == ["text/event-stream"]
+    assert types["/api/graph.svg"] == ["image/svg+xml"]
+    assert types["/metrics"] == ["text/plain"]
 
 
 def test_changes_are_in_the_structured_log(tmp_path: Path) -> None:

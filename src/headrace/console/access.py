@@ -92,9 +92,13 @@ class Access:
             return self._from_elsewhere(headers)
         if scope["path"] in OPEN_PATHS or scope["path"].startswith(OPEN_PREFIX):
             return None
-        given = headers.get("authorization", "")
-        is_right = hmac.compare_digest(given.encode("latin-1"), f"Bearer {self.token}".encode())
-        return None if is_right else (401, "a token is required: Authorization: Bearer TOKEN")
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(given.strip().encode("latin-1"), self.token.encode())
+        return (
+            None
+            if is_right and scheme.lower() == "bearer"
+            else (401, "a token is required: Authorization: Bearer TOKEN")
+        )
 
     def _from_elsewhere(self, headers: dict[str, str]) -> tuple[int, str] | None:
         host, origin = headers.get("host", ""), headers.get("origin")

@@ -317,8 +317,8 @@ class LiveView:
 
     def _tell_switches(self, stats: RunStats) -> None:
         """Each change of a join order has a line of its own."""
-        told = len(self._last.switches) if self._last is not None else 0
-        for switch in stats.switches[told:]:
+        told = self._last.switched if self._last is not None else 0
+        for switch in stats.switches_after(told):
             self._console.print(switch, soft_wrap=True, highlight=False, markup=False)
 
     def _print(self, stats: RunStats) -> None:

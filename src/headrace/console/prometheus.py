@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeAlias
 
-from headrace.stats import OperatorStats, QueryStats, RunStats, ShardStats, SparkStats, StreamStats, TreeStats
+from headrace.stats import (
+    OperatorStats,
+    OrderingStats,
+    QueryStats,
+    RunStats,
+    ShardStats,
+    SparkStats,
+    StreamStats,
+    TreeStats,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels: TypeAlias = Mapping[str, str]
@@ -21,6 +30,7 @@ KNOWN = frozenset(
     {
         "batches", "elapsed_s", "queries", "streams", "shards", "batch_ms", "stage_ms", "windows", "probes",
         "probes_allowed", "throttled_batches", "orders", "switches", "graph", "batch", "spark", "trees",
+        "switched", "ordering",
     }
 )  # fmt: skip
 """Fields of the statistics that have names here."""
@@ -73,6 +83,8 @@ def metrics_text(
         place = {"group": window.group, "window": window.window}
         page.gauge("window_backlog_tuples", "Tuples that wait to scan a window.", window.backlog_tuples, **place)
     _tell_graph(page, stats)
+    for ordering in stats.ordering:
+        _tell_ordering(page, ordering)
     for tree in stats.trees:
         _tell_tree(page, tree)
     if stats.spark is not None:
@@ -96,7 +108,7 @@ def _tell_run(page: _Page, stats: RunStats) -> None:
     page.gauge("probes_allowed", "Probes that it might spend.", stats.probes_allowed)
     page.counter("throttled_micro_batches", "Micro-batches that overran their budget.", stats.throttled_batches)
     page.counter(
-        "join_order_switches", "Changes of join orders, approaches and allocations while running.", len(stats.switches)
+        "join_order_switches", "Changes of join orders, approaches and allocations while running.", stats.switched
     )
 
 
@@ -158,6 +170,28 @@ def _tell_operator(page: _Page, one: OperatorStats) -> None:
     page.gauge("operator_selectivity", "Tuples out for a tuple in, lately.", one.selectivity, operator=name)
     service_s = None if one.service_us is None else one.service_us / 1e6
     page.gauge("operator_service_seconds", "Time for a tuple, or a probe, lately.", service_s, operator=name)
+
+
+def _tell_ordering(page: _Page, one: OrderingStats) -> None:
+    """A join's results in order; the approach is a value, so that its series go on when it changes."""
+    name = one.group
+    page.gauge(
+        "ordering_filter_order", "1 while results wait, 0 while tuples do.", one.approach != "sync-filter", group=name
+    )
+    page.gauge("ordering_held_results", "Results that wait for other streams.", one.held_results, group=name)
+    page.gauge("ordering_held_bytes", "Bytes of results that wait for other streams.", one.held_bytes, group=name)
+    page.gauge("ordering_open_bytes", "The most of them in memory at once.", one.open_bytes, group=name)
+    page.gauge("ordering_busy_ratio", "The part of the time that joining takes (c|w|l1 l2).", one.busy, group=name)
+    page.gauge("ordering_gain_ratio", "What Filter-Order would save of the response.", one.gain, group=name)
+    responses = {
+        "sync-filter": one.sync_filter_ms,
+        "filter-order": one.filter_order_ms,
+        "measured": one.response_ms,
+    }
+    for how, spent_ms in responses.items():
+        seconds = None if spent_ms is None else spent_ms / 1000
+        text = "A join's response as either approach is expected to have it, and as measured."
+        page.gauge("ordering_response_seconds", text, seconds, group=name, how=how)
 
 
 def _tell_tree(page: _Page, one: TreeStats) -> None:

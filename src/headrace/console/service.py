@@ -173,14 +173,20 @@ class Service:
         self._change("add", ", ".join(names) or "(text)", lambda: self.run.add(sql))
         return names
 
-    def drop(self, name: str) -> None:
-        self._change("drop", self._known(name).name, lambda: self.run.drop(name))
+    def drop(self, name: str) -> str:
+        return self._change_one("drop", name, self.run.drop)
 
-    def pause(self, name: str) -> None:
-        self._change("pause", self._known(name).name, lambda: self.run.pause(name))
+    def pause(self, name: str) -> str:
+        return self._change_one("pause", name, self.run.pause)
 
-    def resume(self, name: str) -> None:
-        self._change("resume", self._known(name).name, lambda: self.run.resume(name))
+    def resume(self, name: str) -> str:
+        return self._change_one("resume", name, self.run.resume)
+
+    def _change_one(self, what: str, name: str, make: Callable[[str], None]) -> str:
+        """Changes a query; its name as it was written when it was made."""
+        known = self._known(name).name
+        self._change(what, known, lambda: make(known))
+        return known
 
     def _change(self, what: str, query: str, make: Callable[[], None]) -> None:
         began = time.monotonic()

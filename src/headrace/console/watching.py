@@ -52,7 +52,7 @@ def _watch(run: Run, view: LiveView, log: EventLog, asked: threading.Event) -> N
         while not asked.is_set() and not run.wait(WATCH_S):
             stats = run.stats()
             view.update(stats)
-            for switch in stats.switches[told:]:
+            for switch in stats.switches_after(told):
                 log.write("join_order_switched", reason=switch)
-            told = len(stats.switches)
+            told = stats.switched
         view.update(run.stats())

@@ -1,9 +1,10 @@
 """The REST API and the page: HTTP in, :class:`Service` out.
 
 Owns the addresses, their answers and how errors look (``{"error": {"message", "hint", "line", "column", "length"}}``):
-400 the SQL is wrong, 403 a sink that callers may not write to, 404 there is no such query, 409 it cannot be done now,
-503 the pipeline has ended. Server-sent events carry their micro-batch as id, so a reader that was cut off goes on where
-it was. Nothing here computes; whatever may wait is done by the service's threads. Needs the extra ``console``.
+400 the SQL is wrong, 403 a sink that callers may not write to, 404 there is no such query or address, 405 nor such a
+method, 409 it cannot be done now, 422 not what is asked for, 503 the pipeline has ended. Server-sent events carry their
+micro-batch as id, so a reader that was cut off goes on where it was. Nothing here computes; whatever may wait is
+done by the service's threads. Needs the extra ``console``.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Header, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 
 from headrace import __version__
 from headrace.console.access import Access
@@ -113,8 +116,19 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         (403, "not from there, or not to that sink"),
         (404, "there is no such query"),
         (409, "it cannot be done now"),
+        (413, "the request is too long"),
+        (422, "not what is asked for"),
+        (503, "the pipeline has ended"),
     )
 }
+
+
+def _of_type(media_type: str) -> dict[int | str, dict[str, Any]]:
+    """Describes an answer that is not JSON."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}
+
+
+_SVG, _EVENTS, _METRICS = (_of_type(one) for one in ("image/svg+xml", "text/event-stream", "text/plain"))
 
 
 def web_app(service: Service, token: str | None = None) -> Access:
@@ -130,6 +144,8 @@ def web_app(service: Service, token: str | None = None) -> Access:
         openapi_tags=[{"name": "queries"}, {"name": "sql"}, {"name": "pipeline"}, {"name": "operations"}],
     )
     app.exception_handler(HeadraceError)(_refusing(service))
+    app.exception_handler(HTTPException)(_refuse_address)
+    app.exception_handler(RequestValidationError)(_refuse_request)
     _serve_queries(app, service)
     _serve_sql(app, service)
     _serve_pipeline(app, service)
@@ -158,6 +174,23 @@ def _refusing(service: Service) -> Callable[[Request, Exception], Awaitable[Resp
     return refuse
 
 
+async def _refuse_address(request: Request, error: Exception) -> Response:
+    """Answers what has no place here: an address, or a method of one."""
+    assert isinstance(error, HTTPException)
+    message = {
+        404: f"there is nothing at {request.url.path}: see /openapi.json",
+        405: f"{request.method} cannot be done to {request.url.path}: see /openapi.json",
+    }.get(error.status_code, error.detail)
+    return JSONResponse({"error": {"message": message}}, error.status_code, error.headers)
+
+
+async def _refuse_request(_request: Request, error: Exception) -> Response:
+    """Answers a request that is not as described: names what is wrong with which part."""
+    assert isinstance(error, RequestValidationError)
+    wrong = [f"{'.'.join(str(one) for one in told['loc'])}: {told['msg']}" for told in error.errors()]
+    return JSONResponse({"error": {"message": "; ".join(wrong)}}, 422)
+
+
 async def _done_by(threads: Executor, work: Callable[..., _T], *given: Any) -> _T:
     return await asyncio.get_running_loop().run_in_executor(threads, partial(work, *given))
 
@@ -182,23 +215,20 @@ def _serve_queries(app: FastAPI, service: Service) -> None:
     @app.delete("/api/queries/{name}", tags=["queries"])
     async def drop_query(name: str) -> Changed:
         """Drops a query; its results stay where they are."""
-        await _done_by(service.askers, service.drop, name)
-        return Changed(queries=[name])
+        return Changed(queries=[await _done_by(service.askers, service.drop, name)])
 
     @app.post("/api/queries/{name}/pause", tags=["queries"])
     async def pause_query(name: str) -> Changed:
         """Takes a query out of the plan until it is resumed: it costs nothing and gives nothing, also after a
         restart."""
-        await _done_by(service.askers, service.pause, name)
-        return Changed(queries=[name])
+        return Changed(queries=[await _done_by(service.askers, service.pause, name)])
 
     @app.post("/api/queries/{name}/resume", tags=["queries"])
     async def resume_query(name: str) -> Changed:
         """Lets a paused query go on, with the tuples held then."""
-        await _done_by(service.askers, service.resume, name)
-        return Changed(queries=[name])
+        return Changed(queries=[await _done_by(service.askers, service.resume, name)])
 
-    @app.get("/api/queries/{name}/tree.svg", tags=["queries"], response_class=Response)
+    @app.get("/api/queries/{name}/tree.svg", tags=["queries"], response_class=Response, responses=_SVG)
     async def tree(name: str) -> Response:
         """The tree that a query's join runs by, if it does, with the probes it is allowed now, drawn."""
         query = await _done_by(service.readers, service.query, name)
@@ -211,7 +241,9 @@ def _serve_queries(app: FastAPI, service: Service) -> None:
         rows = await _done_by(service.readers, service.rows, name)
         return LatestRows(query=rows.query, batches=await _done_by(service.readers, rows.latest, limit))
 
-    @app.get("/api/queries/{name}/results/stream", tags=["queries"], response_class=StreamingResponse)
+    @app.get(
+        "/api/queries/{name}/results/stream", tags=["queries"], response_class=StreamingResponse, responses=_EVENTS
+    )
     async def stream_results(
         name: str,
         limit: Annotated[
@@ -296,7 +328,7 @@ def _serve_pipeline(app: FastAPI, service: Service) -> None:
         """Which queries share which join and bands."""
         return await _done_by(service.readers, service.picture)
 
-    @app.get("/api/graph.svg", tags=["pipeline"], response_class=Response)
+    @app.get("/api/graph.svg", tags=["pipeline"], response_class=Response, responses=_SVG)
     async def graph() -> Response:
         """The operators and the queues between them, drawn."""
         drawn = await _done_by(service.readers, lambda: draw_graph(running_graph(service.run.plan())))
@@ -307,7 +339,7 @@ def _serve_pipeline(app: FastAPI, service: Service) -> None:
         """The statistics, about a second old."""
         return service.stats
 
-    @app.get("/api/stats/stream", tags=["pipeline"], response_class=StreamingResponse)
+    @app.get("/api/stats/stream", tags=["pipeline"], response_class=StreamingResponse, responses=_EVENTS)
     async def stream_stats() -> StreamingResponse:
         """The statistics as server-sent events `stats`, one a second."""
         return _events(_new_stats(service))
@@ -331,7 +363,7 @@ async def _new_stats(service: Service) -> AsyncIterator[bytes]:
 
 
 def _serve_operations(app: FastAPI, service: Service) -> None:
-    @app.get("/metrics", tags=["operations"], response_class=Response)
+    @app.get("/metrics", tags=["operations"], response_class=Response, responses=_METRICS)
     async def metrics() -> Response:
         """The statistics for Prometheus."""
         paused = len(service.run.queries.paused)
@@ -341,6 +373,7 @@ def _serve_operations(app: FastAPI, service: Service) -> None:
         )
         return Response(text, media_type=CONTENT_TYPE)
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", tags=["operations"])
     async def health() -> Response:
         """200 while the pipeline runs, 503 when it has ended; needs no token."""
@@ -349,6 +382,7 @@ def _serve_operations(app: FastAPI, service: Service) -> None:
 
 
 def _serve_page(app: FastAPI) -> None:
+    @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")

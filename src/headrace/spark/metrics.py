@@ -38,6 +38,8 @@ RECENT = 20
 """Micro-batches that rates and response times look back on."""
 
 
+SWITCHES = 100
+"""Those that are remembered: a run goes on for months, and its statistics are read every second."""
 REMEMBERED = 20_000
 """Responses that ``Run.history`` tells of: one for each query in a micro-batch."""
 
@@ -167,7 +169,7 @@ class BatchFacts:
                 queued[group] = [one + other for one, other in zip(before, rows, strict=True)]
         return queued
 
-    def _given(self) -> list[Mapping[str, list[tuple[int, int]]]]:
+    def given(self) -> list[Mapping[str, list[tuple[int, int]]]]:
         """The results of each shard and of the second stage, by query."""
         return [*(told["arrived"] for _, told in self.told), self.combined]
 
@@ -175,7 +177,7 @@ class BatchFacts:
         """For each query that got results: how many, the sum of their response times, and the longest (ms)."""
         published_us = self.published_s * 1_000_000
         found: dict[str, tuple[int, float, float]] = {}
-        for given in self._given():
+        for given in self.given():
             for query, arrived in given.items():
                 count, total_ms, most_ms = found.get(query, (0, 0.0, 0.0))
                 for arrived_us, rows in arrived:
@@ -186,7 +188,7 @@ class BatchFacts:
 
     def results(self) -> dict[str, int]:
         counts: dict[str, int] = {}
-        for given in self._given():
+        for given in self.given():
             for query, arrived in given.items():
                 counts[query] = counts.get(query, 0) + sum(rows for _, rows in arrived)
         return counts
@@ -209,7 +211,7 @@ class BatchFacts:
     def responses_ms(self, query: str) -> list[tuple[float, int]]:
         """(response time, how many results had it)."""
         published_us = self.published_s * 1_000_000
-        pairs = [pair for given in self._given() for pair in given.get(query, ())]
+        pairs = [pair for given in self.given() for pair in given.get(query, ())]
         return [((published_us - arrived_us) / 1000, rows) for arrived_us, rows in pairs]
 
     def holdings(self) -> dict[int, ShardStats]:
@@ -264,8 +266,8 @@ class RunMetrics:
     _batches: int = 0
     _throttled: int = 0
     _orders: tuple[OrderStats, ...] = ()
-    _switches: list[str] = field(default_factory=list)
-    """Of all kinds, in the order in which they were told: who reads on from where he was misses none."""
+    _switches: deque[str] = field(default_factory=lambda: deque(maxlen=SWITCHES))
+    """The latest of all kinds, in the order in which they were told."""
     _counted: dict[str, int] = field(default_factory=dict)
     """Of each kind of switch, how many were told."""
     _graph: GraphStats | None = None
@@ -302,7 +304,7 @@ class RunMetrics:
 
     def _note(self, kind: str, switches: tuple[str, ...]) -> None:
         """Takes in what of a growing list is new."""
-        self._switches += switches[self._counted.get(kind, 0) :]
+        self._switches.extend(switches[self._counted.get(kind, 0) :])
         self._counted[kind] = len(switches)
 
     def tell_graph(self, graph: GraphStats | None) -> None:
@@ -378,6 +380,7 @@ class RunMetrics:
                 throttled_batches=self._throttled,
                 orders=self._orders,
                 switches=tuple(self._switches),
+                switched=sum(self._counted.values()),
                 ordering=self._ordering,
                 graph=self._graph,
                 batch=last.batch if last else None,
@@ -395,7 +398,7 @@ class RunMetrics:
     def _queries(self, recent: list[BatchFacts], span_s: float) -> tuple[QueryStats, ...]:
         responses: dict[str, list[tuple[float, int]]] = {}
         for facts in recent:
-            for query in {query for _, told in facts.told for query in told["arrived"]}:
+            for query in {query for given in facts.given() for query in given}:
                 responses.setdefault(query, []).extend(facts.responses_ms(query))
         return tuple(self._query(query, responses.get(query, []), span_s) for query in self.queries)
 

@@ -3,7 +3,7 @@
 const KEY = "headrace-token";
 let askForToken = async () => null;
 
-/** Who is asked when the service wants a token. */
+/** Who is asked when the service wants a token, and told whether the last one was wrong. */
 export function onTokenWanted(ask) { askForToken = ask; }
 
 function headers(more = {}) {
@@ -14,9 +14,13 @@ function headers(more = {}) {
 let asking = null;
 
 async function wanted() {
-  asking ??= askForToken().finally(() => { asking = null; });
+  const was_wrong = Boolean(sessionStorage.getItem(KEY));
+  asking ??= askForToken(was_wrong).finally(() => { asking = null; });
   const token = await asking;
-  if (!token) throw new Error("a token is required");
+  if (!token) {
+    sessionStorage.removeItem(KEY);
+    throw new Error("a token is required");
+  }
   sessionStorage.setItem(KEY, token);
 }
 

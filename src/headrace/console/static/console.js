@@ -4,7 +4,7 @@ import { follow, get, onTokenWanted, post, request } from "./api.js";
 import { hover, walk } from "./charts.js";
 import { draw, html } from "./dom.js";
 import { Editor } from "./editor.js";
-import { planView, queriesView, runtimeView, sqlView, statusMarkup } from "./views.js";
+import { noticeMarkup, planView, queriesView, runtimeView, sqlView, statusMarkup } from "./views.js";
 
 const SAMPLES = 900;
 const TAIL_ROWS = 200;
@@ -12,7 +12,7 @@ const FRESH_MS = 6000;
 const VIEWS = { plan: planView, queries: queriesView, sql: sqlView, runtime: runtimeView };
 
 const state = {
-  view: "plan", name: null, chosen: null, fresh: null, connection: "connecting", stats: null, plan: null, queries: [], pipeline: null,
+  view: "plan", name: null, filter: "", chosen: null, fresh: null, connection: "connecting", stats: null, plan: null, queries: [], pipeline: null,
   history: { at_s: [], tuples_per_s: [], results_per_s: [], batch_ms: [], backlog_tuples: [], held_tuples: [], queries: [] },
   busy: new Set(), text: "", checked: null, explained: "", explainedAll: "", tail: emptyTail(),
 };
@@ -81,6 +81,7 @@ function remember(stats) {
 const view = document.getElementById("view");
 
 function show() {
+  draw(document.getElementById("notice"), noticeMarkup(state));
   if (!state.stats || !state.plan) return;
   const style = getComputedStyle(view);
   const width = Math.floor(view.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
@@ -192,7 +193,8 @@ const doing = {
       const { queries } = await post("/api/queries", { sql: editor.text });
       state.busy.delete("sql");
       editor.set("");
-      toast(queries.length ? `${queries.join(", ")} runs from the next micro-batch on` : "done");
+      const run = queries.length > 3 ? `${queries.length} queries run` : `${queries.join(", ")} ${queries.length === 1 ? "runs" : "run"}`;
+      toast(queries.length ? `${run} from the next micro-batch on` : "done");
       state.fresh = queries.at(-1) ?? null;
       setTimeout(() => { state.fresh = null; show(); }, FRESH_MS);
       await reload();
@@ -261,6 +263,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+document.addEventListener("input", (event) => {
+  const { input } = event.target.dataset;
+  if (input) { state[input] = event.target.value; show(); }
+});
+
 function choose(event) {
   const name = event.target.closest?.("[data-query]")?.dataset.query ?? null;
   if (state.view === "plan" && name !== state.chosen) { state.chosen = name; show(); }
@@ -274,7 +281,7 @@ window.addEventListener("hashchange", route);
 new ResizeObserver(() => show()).observe(view);
 setInterval(() => { if (state.stats && !document.hidden) reload().catch(() => {}); }, 10_000);
 
-onTokenWanted(() => ask("Token", "This service asks for a token. It was given to headrace serve.", "Go on", true));
+onTokenWanted((was_wrong) => ask("Token", was_wrong ? "That token is not the one. It was given to headrace serve." : "This service asks for a token. It was given to headrace serve.", "Go on", true));
 route();
 
 /** Asks until there is an answer, then follows. */
@@ -286,6 +293,7 @@ async function begin() {
     } catch (error) {
       state.connection = "broken";
       draw(document.getElementById("status"), statusMarkup(state));
+      show();
       complain(error);
       await new Promise((done) => setTimeout(done, 3000));
     }

@@ -39,6 +39,8 @@ export class Editor {
     this.problem = root.querySelector(".problem");
     this.area.value = this.text;
     this.area.addEventListener("input", () => this.changed());
+    this.area.addEventListener("keydown", (event) => { if (event.key === "Escape") this.hideProblem(); });
+    this.problem.addEventListener("click", () => { this.hideProblem(); this.area.focus(); }); // what is under it can be read
     this.colour();
     this.place();
   }

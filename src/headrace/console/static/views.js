@@ -10,11 +10,25 @@ import { treesMarkup } from "./trees.js";
 const MOST_CURVES = 8;
 /** Sections of the statistics that have a place of their own; all others are shown as they come. */
 const KNOWN = new Set(["queries", "streams", "shards", "windows", "orders", "switches", "graph", "stage_ms", "spark", "batches", "elapsed_s",
-  "batch_ms", "batch", "probes", "probes_allowed", "throttled_batches", "trees"]);
+  "batch_ms", "batch", "probes", "probes_allowed", "throttled_batches", "trees", "ordering", "switched"]);
+/** Queries without a box to find one. */
+const FEW = 12;
+const MOST_ROWS = 200;
 
-export function statusMarkup({ stats, connection }) {
-  if (connection !== "open") return html`<span class="lamp ${connection === "broken" ? "bad" : ""}"></span><span class="long">${connection === "broken" ? "no connection" : "connecting"}</span>`;
+export function statusMarkup({ stats, connection, pipeline }) {
+  if (connection === "open" && pipeline && !pipeline.is_running) return html`<span class="lamp bad"></span><span>ended</span> <span class="muted wide">micro-batch ${stats.batch ?? "–"}</span>`;
+  if (connection !== "open") return html`<span class="lamp ${connection === "broken" ? "bad" : ""}"></span><span>${connection === "broken" ? "no connection" : "connecting"}</span>`;
   return html`<span class="lamp good"></span><span class="long">running</span> <span class="muted">micro-batch ${stats.batch ?? "–"}</span> <span class="muted wide">${duration(stats.batch_ms)}</span>`;
+}
+
+/** Above every view: that what it shows is not of now, if so. */
+export function noticeMarkup({ stats, connection, pipeline, history }) {
+  if (!stats) return connection === "broken" ? html`<p class="notice">The service does not answer, or wants a token. It is asked again and again.</p>` : html``;
+  const last = history.at_s.at(-1);
+  const since = last ? ` What is shown is of ${clock(last)}.` : "";
+  if (connection === "broken") return html`<p class="notice">There is no connection to the service: it is asked again and again.${since}</p>`;
+  if (pipeline && !pipeline.is_running) return html`<p class="notice">The pipeline has ended: start it again to go on from here.</p>`;
+  return html``;
 }
 
 export function planView(state, width) {
@@ -24,7 +38,7 @@ export function planView(state, width) {
     <p class="muted">${planSummary(plan)}</p></header>
     <div class="drawing" id="drawing">${planMarkup(plan, stats, Math.max(width - 34, 280), state.chosen, state.fresh)}</div></section>
   <div class="two">
-    ${curves(state, "results", "Results per second", (one) => one.results_per_s, rate, width, false)}
+    ${curves(state, "results", "Results per second", (one) => one.results_per_s, rate, width, isWide(history))}
     ${curves(state, "response", "Response time (mean)", (one) => one.response_mean_ms, duration, width, true)}
   </div>${history.at_s.length ? "" : html`<p class="muted">Curves begin with the next look.</p>`}`;
 }
@@ -34,7 +48,7 @@ function planSummary(plan) {
   const count = plan.groups.reduce((sum, group) => sum + group.queries.length, 0);
   const joined = joins.reduce((sum, group) => sum + group.queries.length, 0);
   const parts = [`${plural(count, "query", "queries")} on ${plural(plan.streams.length, "stream")}`];
-  if (joins.length) parts.push(`${plural(joined, "query", "queries")} share ${plural(joins.length, "join")}`);
+  if (joins.length) parts.push(`${plural(joined, "query", "queries")} ${joined === 1 ? "has" : "share"} ${plural(joins.length, "join")}`);
   return parts.join(", ");
 }
 
@@ -55,12 +69,34 @@ function figures({ stats, history }) {
   return html`<dl class="figures">${told.map(([name, value, values]) => html`<div><dt>${name}</dt><dd>${value}</dd>${values ? sparkline(values.slice(-120)) : ""}</div>`)}</dl>`;
 }
 
+/** Whether rates differ so much that a start or a burst would flatten all else. */
+function isWide({ results_per_s }) {
+  const some = results_per_s.filter((value) => value > 0).sort((one, other) => one - other);
+  return some.length > 1 && some.at(-1) > 20 * some[Math.floor(some.length / 2)];
+}
+
+/** The queries that have curves: of many, those with the most results lately; the same ones in all charts. */
+function withCurves(history, order) {
+  const lately = (one) => one.results_per_s.slice(-60).reduce((sum, value) => sum + (value ?? 0), 0);
+  return history.queries.filter((one) => order.has(one.query)).map((one) => [lately(one), one])
+    .sort(([one], [other]) => other - one).slice(0, MOST_CURVES).map(([, one]) => one)
+    .sort((one, other) => order.get(one.query) - order.get(other.query));
+}
+
+/** A colour for each of some queries: its own, unless one before has it. */
+function colours(shown, order) {
+  const free = new Set(Array(COLOURS).keys());
+  const mine = new Map();
+  for (const one of shown) if (free.delete(order.get(one.query) % COLOURS)) mine.set(one.query, order.get(one.query) % COLOURS);
+  for (const one of shown) if (!mine.has(one.query)) { const [next] = free; free.delete(next); mine.set(one.query, next); }
+  return mine;
+}
+
 function curves({ history, stats, chosen }, id, title, pick, show, width, log) {
   const order = new Map(stats.queries.map((one, place) => [one.query, place]));
-  const latest = (one) => pick(one).findLast((value) => value !== null) ?? -1;
-  const shown = [...history.queries].filter((one) => order.has(one.query)).sort((one, other) => latest(other) - latest(one)).slice(0, MOST_CURVES)
-    .sort((one, other) => order.get(one.query) - order.get(other.query));
-  const series = shown.map((one) => ({ name: one.query, colour: order.get(one.query), values: pick(one) }));
+  const shown = withCurves(history, order);
+  const colour = colours(shown, order);
+  const series = shown.map((one) => ({ name: one.query, colour: colour.get(one.query), values: pick(one) }));
   const inner = (width >= 900 ? (width - 16) / 2 : width) - 34;
   const left = stats.queries.length - shown.length;
   return html`<section class="card" aria-label="${title}"><header><h2>${title}</h2>${log ? html`<p class="muted">logarithmic</p>` : ""}</header>
@@ -70,10 +106,12 @@ function curves({ history, stats, chosen }, id, title, pick, show, width, log) {
 
 export function queriesView(state, width) {
   const { queries, name } = state;
+  const shown = queries.filter((query) => query.name.toLowerCase().includes(state.filter.toLowerCase()));
   const one = queries.find((query) => query.name.toLowerCase() === name?.toLowerCase());
-  return html`<section class="card" aria-labelledby="queries-title"><header><h2 id="queries-title">Queries</h2><p class="muted">${plural(queries.length, "query", "queries")}</p><a class="button primary" href="#/sql">Add a query</a></header>
+  return html`<section class="card" aria-labelledby="queries-title"><header><h2 id="queries-title">Queries</h2><p class="muted">${plural(queries.length, "query", "queries")}${state.filter ? `, ${whole(shown.length)} with that name` : ""}</p>
+    ${queries.length > FEW ? html`<input class="find" type="search" data-input="filter" value="${state.filter}" placeholder="Find by name" aria-label="Find queries by name">` : ""}<a class="button primary" href="#/sql">Add a query</a></header>
     <div class="scroll"><table class="queries"><thead><tr><th>Query</th><th>Window</th><th class="num">Results</th><th class="num">Per second</th><th class="wide">Lately</th><th class="num">Mean</th><th class="num wide">p99</th><th><span class="hidden">Do</span></th></tr></thead>
-    <tbody>${queries.map((query) => queryRow(query, state))}</tbody></table></div></section>
+    <tbody>${shown.slice(0, MOST_ROWS).map((query) => queryRow(query, state))}</tbody></table></div>${shown.length > MOST_ROWS ? html`<p class="muted">and ${whole(shown.length - MOST_ROWS)} more: find them by name.</p>` : ""}</section>
     ${name && !one ? html`<section class="card"><p>There is no query ${name}.</p></section>` : ""}
     ${one ? queryDetail(one, state, width) : ""}`;
 }
@@ -84,7 +122,7 @@ function queryRow(query, { plan, stats, history, name, busy }) {
   const is_chosen = query.name.toLowerCase() === name?.toLowerCase();
   return html`<tr class="${is_chosen ? "chosen" : ""}${query.is_paused ? " paused" : ""}" data-key="${query.name}">
     <th scope="row"><a href="#/queries/${encodeURIComponent(query.name)}">${query.name}</a>${query.is_paused ? html` <span class="tag">paused</span>` : ""}</th>
-    <td>${windowOf(plan, query.name)}</td><td class="num">${told ? whole(told.results) : "–"}</td><td class="num">${told ? rate(told.results_per_s) : "–"}</td>
+    <td>${windowOf(plan, query)}</td><td class="num">${told ? whole(told.results) : "–"}</td><td class="num">${told ? rate(told.results_per_s) : "–"}</td>
     <td class="wide">${curve ? sparkline(curve.results_per_s.slice(-120), 88, 22) : ""}</td>
     <td class="num">${told ? duration(told.response_mean_ms) : "–"}</td><td class="num wide">${told ? duration(told.response_p99_ms) : "–"}</td>
     <td class="do">${actions(query, busy)}</td></tr>`;
@@ -97,9 +135,10 @@ function actions(query, busy) {
     <button type="button" class="danger" data-action="drop" data-name="${query.name}" ${is_busy ? html`disabled` : ""} aria-label="drop ${query.name}">Drop</button>`;
 }
 
-function windowOf(plan, name) {
+/** A query's window as the plan has it; that of one that is paused stands in its text. */
+function windowOf(plan, { name, is_paused, text }) {
   for (const group of plan.groups) for (const query of group.queries) if (query.name === name) return query.window_text || "–";
-  return "–";
+  return (is_paused && text.match(/\bWINDOW\s+(\d+\s+\w+)/i)?.[1].toLowerCase()) || "–";
 }
 
 function queryDetail(query, state, width) {
@@ -107,10 +146,11 @@ function queryDetail(query, state, width) {
   const colour = Math.max(stats.queries.findIndex((one) => one.query === query.name), 0);
   const mine = history.queries.find((one) => one.query === query.name);
   const half = Math.max((width >= 900 ? (width - 16) / 2 : width) - 34, 240);
-  const chart = (id, label, values, show) => lineChart({ id, label, at: history.at_s, width: half, height: 150, show, series: mine ? [{ name: query.name, colour, values }] : [] });
-  return html`<section class="card detail" aria-labelledby="detail-title" data-key="detail ${query.name}"><header><h2 id="detail-title"><i class="dot c${colour % COLOURS}"></i>${query.name}</h2><p class="muted">${windowOf(state.plan, query.name)}, to ${query.sink}</p><span class="do">${actions(query, state.busy)}</span></header>
+  const chart = (id, label, values, show, log = false) => lineChart({ id, label, at: history.at_s, width: half, height: 150, show, log, series: mine ? [{ name: query.name, colour, values }] : [] });
+  const is_wide = isWide(mine ?? { results_per_s: [] });
+  return html`<section class="card detail" aria-labelledby="detail-title" data-key="detail ${query.name}"><header><h2 id="detail-title"><i class="dot c${colour % COLOURS}"></i>${query.name}</h2><p class="muted">${windowOf(state.plan, query)}, to ${query.sink}</p><span class="do">${actions(query, state.busy)}</span></header>
     <pre class="code" tabindex="0">${query.text}</pre>
-    <div class="two bare"><div><h3>Results per second</h3>${chart("one-results", "Results per second", mine?.results_per_s ?? [], rate)}</div>
+    <div class="two bare"><div><h3>Results per second${is_wide ? ", logarithmic" : ""}</h3>${chart("one-results", "Results per second", mine?.results_per_s ?? [], rate, is_wide)}</div>
     <div><h3>Response time, p99</h3>${chart("one-response", "Response time", mine?.response_p99_ms ?? [], duration)}</div></div></section>
     ${tailCard(query, tail)}`;
 }
@@ -120,7 +160,7 @@ function tailCard(query, tail) {
   return html`<section class="card tail" aria-labelledby="tail-title" data-key="tail ${query.name}"><header><h2 id="tail-title">Latest results</h2>
     <p class="muted" id="tail-state">${tail.message || (tail.is_on ? `${whole(tail.seen)} rows seen, newest first` : "held still")}</p>
     <button type="button" data-action="tail">${tail.is_on ? "Hold still" : "Follow"}</button></header>
-    <div class="scroll rows" tabindex="0" role="group" aria-label="Latest rows of ${query.name}"><table><thead><tr><th class="num">#</th>${columns.map((one, place) => html`<th class="${typeof tail.rows[0]?.values[place] === "number" ? "num" : ""}">${one}</th>`)}</tr></thead>
+    <div class="scroll rows" tabindex="0" role="group" aria-label="Latest rows of ${query.name}"><table><thead><tr><th class="num" title="micro-batch">batch</th>${columns.map((one, place) => html`<th class="${typeof tail.rows[0]?.values[place] === "number" ? "num" : ""}">${one}</th>`)}</tr></thead>
     <tbody>${tail.rows.map((row) => html`<tr data-key="${row.key}"><td class="num muted">${row.batch}</td>${row.values.map((value) => html`<td class="${typeof value === "number" ? "num" : ""}">${cell(value)}</td>`)}</tr>`)}</tbody></table>
     ${tail.rows.length ? "" : html`<p class="muted empty">${tail.message ? "" : "No rows yet."}</p>`}</div></section>`;
 }
@@ -167,6 +207,7 @@ export function runtimeView(state) {
     ${card("Backlog of each window", backlog(stats.windows))}
     ${card("Shards", shards(stats.shards))}
     ${card("Scheduler", scheduler(stats, settings))}
+    ${stats.ordering.length ? card("In-order execution", orderings(stats.ordering)) : ""}
     ${stats.trees.length ? card("Overload and freshness", treesMarkup(stats.trees)) : ""}
     ${decisions(stats, pipeline)}
     ${stats.stage_ms.length ? card("Last micro-batch", bars(stats.stage_ms.map(([name, value]) => ({ name, value, text: duration(value) })), "by stage, the slowest shard")) : ""}
@@ -223,8 +264,23 @@ function scheduler(stats, settings) {
 
 const facts = (rows) => html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 
+/** How each join keeps its results in order. */
+function orderings(some) {
+  const waits = (one) => (one.waits_for.length ? one.waits_for.join(", ") : "no stream");
+  return html`${some.map((one) => html`<div class="tree" data-key="ordering ${one.group}">${some.length > 1 ? html`<h3>${one.group}</h3>` : ""}${facts([
+    ["approach", one.approach], ["waits for", waits(one)], ["results held", `${whole(one.held_results)}, ${bytes(one.held_bytes)}`],
+    ["response, measured", duration(one.response_ms)], ["expected of Sync-Filter", duration(one.sync_filter_ms)], ["expected of Filter-Order", duration(one.filter_order_ms)],
+  ])}</div>`)}`;
+}
+
+/** Names of queries, of which there may be hundreds. */
+function fewNames(text) {
+  const names = text.split(", ");
+  return names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : text;
+}
+
 function decisions(stats, pipeline) {
-  const made = pipeline.changes.map((one) => ({ at: one.at_s, text: `${one.what} ${one.query}` })).reverse();
+  const made = pipeline.changes.map((one) => ({ at: one.at_s, text: `${one.what} ${fewNames(one.query)}` })).reverse();
   const switches = [...stats.switches].reverse();
   const none = html`<p class="muted">No join order was changed, and no query since this service started.</p>`;
   const list = html`<ul class="log" tabindex="0" aria-label="Log">${switches.slice(0, 12).map((one) => html`<li>${one}</li>`)}${made.slice(0, 30).map((one) => html`<li><time>${clock(one.at)}</time> ${one.text}</li>`)}</ul>`;
