@@ -50,6 +50,8 @@ def _on_spark(told: dict[str, Any]) -> list[dict[str, Any]]:
 
     def slower(mode: str) -> float:
         means = [one[1] for one in told[mode]["responses_s"]]
+        if not means:
+            return inf
         third = max(1, len(means) // 3)
         return fmean(means[-third:]) / fmean(means[third : 2 * third] or means)
 
