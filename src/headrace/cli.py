@@ -26,10 +26,10 @@ from headrace.plan.explain_joins import side_names
 from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.joinplans import check_method, plan_joins
 from headrace.plan.shard_graph import running_graph
-from headrace.plan.sharing import SharedPlan, share
+from headrace.plan.sharing import SharedPlan
 from headrace.plan.sinks import with_shared_sink
 from headrace.plan.tree_drawing import draw_tree
-from headrace.plan.tree_plans import check_plan_is_used, check_trees, plan_trees
+from headrace.plan.tree_plans import check_plan_is_used, check_trees, plan_trees, shared_by
 from headrace.sql import Places, Script, read_script
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def explain(
     if not everything:
         raise SourceError(f"{file} has no query to explain")
     with _places(script, settings).pointing():
-        plan = share(script.catalog, with_shared_sink(everything, chosen.shared_sink), chosen.plan)
+        plan = shared_by(script.catalog, with_shared_sink(everything, chosen.shared_sink), chosen)
         check_method(plan, chosen)
         check_trees(plan, chosen)
         check_plan_is_used(plan, chosen)
@@ -320,7 +320,7 @@ def _given(given: list[str] | None) -> Iterator[tuple[str, str]]:
 def _print_explained(script: Script, settings: Settings, console: Console) -> None:
     if script.explained or script.explained_queries:
         everything = (*script.queries, *script.explained_queries)
-        plan = share(script.catalog, with_shared_sink(everything, settings.shared_sink), settings.plan)
+        plan = shared_by(script.catalog, with_shared_sink(everything, settings.shared_sink), settings)
         console.print(explain_plan(plan, settings, script.explained), markup=False, highlight=False)
 
 

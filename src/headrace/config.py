@@ -123,13 +123,22 @@ def _rate(text: str) -> float:
     return float(match.group(1))
 
 
+CHEAPEST_TREE = "tree"
+"""The plan that is a tree, whichever is the cheapest."""
+
+
 def _tree_text(text: str) -> str:
-    """A tree as far as it can be read without knowing the streams: every join is two parts in parentheses."""
+    """A tree as far as it can be read without knowing the streams: every join is two parts in parentheses; or the word
+    for any."""
+    if text.strip().lower() == CHEAPEST_TREE:
+        return CHEAPEST_TREE
     tokens = re.findall(r"[()]|[^\s()]+", text)
     opened = [token.count("(") - token.count(")") for token in tokens]
     depths = [sum(opened[: place + 1]) for place in range(len(opened))]
     if len(tokens) < 4 or tokens[0] != "(" or depths[-1] != 0 or min(depths[:-1]) < 1:
-        raise SettingError(f"{text!r} is not a tree of joins: write two parts in parentheses, such as '((a b) c)'")
+        raise SettingError(
+            f"{text!r} is not a tree of joins: write two parts in parentheses, such as '((a b) c)', or tree"
+        )
     return " ".join(text.split())
 
 
@@ -388,8 +397,8 @@ class Settings:
     plan: str | None = _setting(
         None,
         _or_word("auto", _tree_text),
-        "the tree of joins of queries over these streams, by name, such as '((a b) (c d))'; auto: with ON OVERLOAD "
-        "ADAPT the cheapest by what is known of them, without it none",
+        "the tree of joins of queries over these streams, by name, such as '((a b) (c d))'; tree: for all queries over "
+        "three streams or more, the cheapest by what is known of them; auto: only for those with ON OVERLOAD ADAPT",
         lambda value: "auto" if value is None else str(value),
     )
     allocator: str = _setting(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.config import Settings
+from headrace.config import CHEAPEST_TREE, Settings
 from headrace.errors import PlanError
 from headrace.plan.joinplans import plan_joins
 from headrace.plan.sharing import SharedPlan, share
-from headrace.plan.tree_plans import check_kept_trees, plan_trees
+from headrace.plan.tree_plans import check_kept_trees, plan_trees, shared_by
 from headrace.sql import read_script
 
 STREAMS = "".join(
@@ -49,6 +49,50 @@ def test_whatever_the_service_rate_nothing_is_left_out_of_a_join_that_defers() -
     plan = planned("((a c) b)", "1 MINUTE")
     (tree,) = plan_trees(plan, settings, plan_joins(plan, settings)).values()
     assert tree.allocation.is_unlimited
+    assert tree.allocation.allocator == "none"
+
+
+def by_cost(rates: dict[str, int], *ends: str) -> SharedPlan:
+    streams = "".join(
+        f"CREATE STREAM {name} (x BIGINT, ts TIMESTAMP) WITH (connector = 'generator', time = 'ts', rate = '{rate}');"
+        for name, rate in rates.items()
+    )
+    queries = "".join(
+        f"CREATE QUERY q{number} AS SELECT a.x FROM a, b, c WHERE a.x = b.x AND b.x = c.x WINDOW {end};"
+        for number, end in enumerate(ends)
+    )
+    script = read_script(streams + queries)
+    return shared_by(script.catalog, script.queries, Settings(plan=CHEAPEST_TREE))
+
+
+def test_the_cheapest_tree_of_a_join_that_defers_follows_the_rates() -> None:
+    texts = []
+    for fast in "abc":
+        plan = by_cost(dict.fromkeys("abc", 10) | {fast: 1000}, "1 MINUTE")
+        (group,) = plan.groups
+        assert group.tree is not None
+        texts.append(group.tree.text("abc"))
+        (found,) = plan_trees(plan, Settings(plan=CHEAPEST_TREE), plan_joins(plan, Settings())).values()
+        assert found.tree == group.tree
+        assert found.choice is not None
+        assert found.choice.tree == group.tree
+    slow = [{*"abc"} - {fast} for fast in "abc"]
+    assert [set(text.split("(")[2].split(")")[0].split()) for text in texts] == slow, texts
+
+
+def test_a_chosen_tree_stays_when_other_queries_come() -> None:
+    rates = {"a": 1000, "b": 10, "c": 100}
+    before, after = by_cost(rates, "1 MINUTE"), by_cost(rates, "1 MINUTE", "1 HOUR", "5 ROWS")
+    assert signatures(before)[0] in signatures(after)
+    check_kept_trees(after, signatures(before))
+    (early,) = by_cost(rates, "1 MINUTE EMIT EARLY").groups
+    assert not early.is_tree
+
+
+def test_pairs_and_joins_that_adapt_are_as_without_a_tree() -> None:
+    plan = by_cost(dict.fromkeys("abc", 10), "1 MINUTE ON OVERLOAD ADAPT")
+    assert [group.tree for group in plan.groups] == [None]
+    assert [group.adapts for group in plan.groups] == [True]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from test_join_keeper import STREAMS
 
 from headrace.config import Settings, parse_budget
 from headrace.engine.events import ProbesAllowed, TimeTold
-from headrace.engine.relations import ALWAYS
 from headrace.engine.shard import Shard
 from headrace.engine.tree_join import HalfTally
 from headrace.plan.sharing import SharedPlan, share
@@ -60,7 +59,7 @@ def told(batch: int, *halves: Half, loads: tuple[float, float] = (0.5, 0.5), lag
             )
             for one in halves
         )
-        one = TreeTold(tallies, (100, 100, 100, 50), 0, 1e5, round(batch * 1e6), ALWAYS)
+        one = TreeTold(tallies, (100, 100, 100, 50), 0, 1e5, round(batch * 1e6))
         shards.append((shard, {"trees": {signature: one.to_json()}}))
     return BatchFacts(batch, float(batch), batch + lag_s, tuple(shards))
 

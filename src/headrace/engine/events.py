@@ -88,8 +88,18 @@ Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded | OrderingChosen |
 
 
 @dataclass(frozen=True, slots=True)
+class Freshness:
+    """Of each of some results: until when none of its tuples is too old for it to be released, and when the tuple
+    arrived that found it."""
+
+    until_us: Int64s
+    arrived_us: Int64s
+
+
+@dataclass(frozen=True, slots=True)
 class EmitRows:
-    """Results in order, for these queries. ``arrived``: (arrival time, how many) of their newest tuples.
+    """Results in order, for these queries. ``arrived``: (arrival time, how many) of their newest tuples. ``fresh``:
+    where results may be too old to be released.
 
     Batches for the same queries go on in order from one to the next, unless ``part`` changes."""
 
@@ -97,6 +107,7 @@ class EmitRows:
     batch: pa.RecordBatch
     arrived: tuple[tuple[int, int], ...]
     part: int = 0
+    fresh: Freshness | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,7 @@ class EmitCount:
     queries: tuple[QueryId, ...]
     rows: int
     arrived: tuple[tuple[int, int], ...]
+    fresh: Freshness | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

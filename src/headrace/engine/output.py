@@ -25,7 +25,7 @@ from headrace.engine.arrow_types import arrow_schema, arrow_type
 from headrace.engine.blocks import HeldResults, marked_results, with_arrivals
 from headrace.engine.checking import Checks, Combination
 from headrace.engine.evaluate import evaluate, filter_mask
-from headrace.engine.events import EmitCount, EmitRows
+from headrace.engine.events import EmitCount, EmitRows, Freshness
 from headrace.engine.folded_rows import FoldedRows
 from headrace.engine.keys import Int64s
 from headrace.engine.segments import CAME
@@ -371,16 +371,25 @@ def _made(
     sizes = [len(mine) for _, mine in together]
     positions = together[0][1] if len(together) == 1 else np.concatenate([mine for _, mine in together])
     times = arrived.of(positions, sizes)
+    fresh = [_freshness(matches.matches, mine, arrived) for _, mine in together]
     if family.delivery is Delivery.COUNT:
-        yield from (EmitCount(readers, len(mine), each) for (readers, mine), each in zip(together, times, strict=True))
+        for (readers, mine), each, until in zip(together, times, fresh, strict=True):
+            yield EmitCount(readers, len(mine), each, until)
         return
     batch = family.rows(matches.reader(positions), len(positions))
     if family.is_raw:
         batch = with_arrivals(batch, arrived.at(positions))
     begin = 0
-    for (readers, mine), each in zip(together, times, strict=True):
-        yield EmitRows(readers, batch.slice(begin, len(mine)), each)
+    for (readers, mine), each, until in zip(together, times, fresh, strict=True):
+        yield EmitRows(readers, batch.slice(begin, len(mine)), each, fresh=until)
         begin += len(mine)
+
+
+def _freshness(matches: Matches, positions: Int64s, arrived: Arrivals) -> Freshness | None:
+    """Until when the matches there may be released; None where they always may."""
+    if matches.fresh_us is None:
+        return None
+    return Freshness(matches.fresh_us[positions], arrived.at(positions))
 
 
 def reach_of(windows: Sequence[Sizes]) -> Sizes:

@@ -61,12 +61,14 @@ class Reach:
 class Matches:
     """Results as addresses into the sides' spaces, in order; ``probe`` is the rank of the tuple that found each,
     ``newest`` the side its newest tuple is of. ``ages``, where windows differ: how far behind the newest the others
-    are, at most; or by side, a row each, where windows differ from side to side."""
+    are, at most; or by side, a row each, where windows differ from side to side. ``fresh_us``, where results may be too
+    old to be released: until when each has only tuples that are not."""
 
     sides: tuple[Int64s, ...]
     probe: Int64s
     newest: np.ndarray
     ages: Int64s | None = None
+    fresh_us: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.probe)
@@ -74,7 +76,8 @@ class Matches:
     def where(self, keep: np.ndarray | slice) -> Matches:
         """The results that a mask, an order of positions or a slice picks."""
         ages = None if self.ages is None else self.ages[..., keep]
-        return Matches(tuple(one[keep] for one in self.sides), self.probe[keep], self.newest[keep], ages)
+        fresh_us = None if self.fresh_us is None else self.fresh_us[keep]
+        return Matches(tuple(one[keep] for one in self.sides), self.probe[keep], self.newest[keep], ages, fresh_us)
 
     def with_ages(self, spaces: Sequence[Space], measures: Sequence[Measure], *, by_side: bool) -> Matches:
         """The matches with their ages."""

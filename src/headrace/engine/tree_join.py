@@ -23,7 +23,7 @@ from headrace.engine.halfway import Found, Link, Now, Probe
 from headrace.engine.joining_up import StateForm, joined_rows, newest_of
 from headrace.engine.keys import Int64s
 from headrace.engine.multiway import FIRST_SLICE, SLICE_MATCHES
-from headrace.engine.relations import ALWAYS, JoinedRelation, Relation, SideFacts
+from headrace.engine.relations import JoinedRelation, Relation, SideFacts
 from headrace.engine.spaces import Matches, NewRows, Space, tie_order
 from headrace.engine.window import WindowStore
 from headrace.plan.joingraph import JoinGraph
@@ -127,8 +127,6 @@ class TreeBlock:
         self._relations: dict[Sides, Relation] = {one.sides: one for one in streams}
         self.tallies: dict[HalfWayJoin, HalfTally] = {}
         self.joined: dict[Sides, list[NewRows]] = {}
-        self.fresh_until_us = ALWAYS
-        """Until when all results are fresh."""
         self.stale_results = 0
         """Results that are not, now: none, where stale ones are left out."""
         for join in options.tree.joins[:-1]:
@@ -219,19 +217,19 @@ class TreeBlock:
 
     def _matches(self, probe: Probe, found: Found) -> Matches:
         self.tallies[probe.link.half].found += len(found)
-        for relation, addresses in ((probe.own, found.mine), (probe.partner, found.theirs)):
-            self.fresh_until_us = min(self.fresh_until_us, int(relation.fresh_us(addresses).min()))
+        fresh_us = np.minimum(probe.own.fresh_us(found.mine), probe.partner.fresh_us(found.theirs))
         is_fresh = probe.is_fresh(probe.own, found.mine) & probe.is_fresh(probe.partner, found.theirs)
         self.stale_results += len(found) - int(is_fresh.sum())
         own, partner = probe.own.sides, probe.partner.sides
         by_side = dict.fromkeys(own, found.mine) | dict.fromkeys(partner, found.theirs)
         newest, _ = newest_of(probe, found, self._facts)
-        return Matches(tuple(by_side[side] for side in self._options.tree.sides), found.ranks, newest)
+        sides = tuple(by_side[side] for side in self._options.tree.sides)
+        return Matches(sides, found.ranks, newest, fresh_us=fresh_us)
 
     def _in_order(self, found: Sequence[Matches]) -> Matches:
         sides = tuple(np.concatenate(some) for some in zip(*(one.sides for one in found), strict=True))
-        probe = np.concatenate([one.probe for one in found])
-        together = Matches(sides, probe, np.concatenate([one.newest for one in found]))
+        probe, newest = (np.concatenate(some) for some in zip(*((one.probe, one.newest) for one in found), strict=True))
+        together = Matches(sides, probe, newest, fresh_us=np.concatenate([one.fresh_us for one in found]))
         return together.where(tie_order(together, self.spaces, self._graph.sides, by_places=self._is_late))
 
 

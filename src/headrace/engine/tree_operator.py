@@ -105,10 +105,8 @@ class TreeOperator(GroupOperator):
         self.widest = reach
         """The largest windows there ever were, by side: joined tuples may still be kept as long as those say."""
         self.spent_s = 0.0
-        self.fresh_until_us = ALWAYS
-        """Until when this step's results are all fresh."""
         self.stale_results = 0
-        """Those of this step that are not."""
+        """Results of this step that are not fresh."""
         self.lost = 0
         """Held parts in between that were let go because they were stale, ever."""
 
@@ -130,7 +128,7 @@ class TreeOperator(GroupOperator):
 
     def begin(self, now_us: int, probes: Sequence[float] | None) -> None:
         """A step begins: when its results are released, and what may be probed (None: everything)."""
-        self.now_us, self.fresh_until_us, self.stale_results = now_us, ALWAYS, 0
+        self.now_us, self.stale_results = now_us, 0
         self.allowances.probes = None if probes is None else dict(zip(self.tree.half_ways, probes, strict=True))
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
 
@@ -166,6 +164,7 @@ class TreeOperator(GroupOperator):
     def _found(self, block: PendingBlock, _reach: Sizes, _served: Sequence[Member]) -> Iterator[HeldResults]:
         if block.is_scanned:
             return
+        assert not self.group.adapts  # what is held knows no freshness; a group that adapts has nothing to hold
         for number, one in enumerate(block.rounds):
             first = 0
             for matches, spaces in self._up(one):
@@ -201,10 +200,10 @@ class TreeOperator(GroupOperator):
         )
         spaces = going_up.spaces
         for found in going_up.results():
-            yield self._aged(filtered(found, spaces, self.group.verified), spaces), spaces
+            results = found if self.group.adapts else replace(found, fresh_us=None)
+            yield self._aged(filtered(results, spaces, self.group.verified), spaces), spaces
         for half, tally in going_up.tallies.items():
             self.tallies[half].add(tally)
-        self.fresh_until_us = min(self.fresh_until_us, going_up.fresh_until_us)
         self.stale_results += going_up.stale_results
         self._keep_joined(going_up.joined)
 

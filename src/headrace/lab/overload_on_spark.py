@@ -41,6 +41,8 @@ from headrace.spark.local import local_session
 from headrace.spark.session import Engine
 
 MODES = ("defer", "adapt")
+STARTING_S = 90
+"""How long the first results are waited for: Spark's start is no part of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ def run_mode(spark: Any, load: Overload, mode: str, seconds: int, out: Path) -> 
     run = engine.start(out)
     moments = []
     try:
+        _wait_for_results(run)
         for second in range(seconds):
             run.wait(1.0)
             stats = run.stats()
@@ -117,6 +120,13 @@ def run_mode(spark: Any, load: Overload, mode: str, seconds: int, out: Path) -> 
             "explain": text,
         }
     return told
+
+
+def _wait_for_results(run: Any) -> None:
+    for _ in range(STARTING_S):
+        if any(query.results for query in run.stats().queries):
+            return
+        run.wait(1.0)
 
 
 def run_modes(load: Overload, seconds: int, out: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ of two results with the same tuples comes first); every query is in exactly one 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -197,15 +197,17 @@ class SharedPlan:
         return tuple(query for query, _ in self.sinks)
 
 
-def share(catalog: Catalog, queries: Sequence[Query], tree: str | None = None) -> SharedPlan:
-    """The plan that runs all these queries. ``tree``: what joins of its streams run by."""
+def share(
+    catalog: Catalog, queries: Sequence[Query], tree: str | None = None, trees: Mapping[QueryId, str] | None = None
+) -> SharedPlan:
+    """The plan that runs all these queries. ``tree``: what joins of its streams run by; ``trees``, by query."""
     names = [query.name for query in queries]
     if len(set(names)) != len(names):
         raise PlanError("two queries have the same name")
     check_shared(queries)
     by_signature: dict[str, list[Canonical]] = {}
     for query in queries:
-        member = canonical(catalog, query, tree)
+        member = canonical(catalog, query, tree if trees is None else trees.get(query.name))
         by_signature.setdefault(member.signature, []).append(member)
     groups = tuple(_group(catalog, members) for members in by_signature.values())
     return SharedPlan(catalog, groups, tuple((query.name, query.into) for query in queries))

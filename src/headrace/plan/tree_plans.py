@@ -2,7 +2,8 @@
 
       SET plan / cheapest by what is known  ->  tree  ->  problem of allocation  ->  allowances by the allocator
 
-Groups whose probes may be left out always do; others where ``SET plan`` is of their streams, with every probe.
+Groups whose probes may be left out always do; others where ``SET plan`` is of their streams, or is ``tree``, with every
+probe.
 
 Owns: ``plan_tree``, ``tree_problem``, :class:`TreePlan` and ``plan_trees``, which plans all such groups before the
 first tuple: what EXPLAIN shows. Cost: that of choosing a tree (``tree_choice``), once for a plan.
@@ -11,19 +12,21 @@ first tuple: what EXPLAIN shows. Cost: that of choosing a tree (``tree_choice``)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
-from headrace.config import Settings
+from headrace.config import CHEAPEST_TREE, Settings
 from headrace.errors import PlanError, query_parts, setting_parts
+from headrace.model import Catalog, QueryId
 from headrace.plan.allocating import Allocation, AllocationProblem, Retention
 from headrace.plan.allocators import allocate
 from headrace.plan.canonical import told_tree
 from headrace.plan.costs import JoinFacts
 from headrace.plan.explain_joins import side_names
+from headrace.plan.facts import declared_facts
 from headrace.plan.joinplans import JoinPlan
-from headrace.plan.queries import Measure
-from headrace.plan.sharing import Group, SharedPlan
+from headrace.plan.queries import Measure, Query
+from headrace.plan.sharing import Group, SharedPlan, share
 from headrace.plan.tree_choice import TreeChoice, choose_tree, problem_for
 from headrace.plan.trees import HalfWayJoin, JoinTree, is_of, parse_tree
 
@@ -42,13 +45,27 @@ class TreePlan:
     allocation: Allocation
 
 
+def shared_by(catalog: Catalog, queries: Sequence[Query], settings: Settings) -> SharedPlan:
+    """The plan that runs all these queries, by the trees that are set. The cheapest tree of a query that leaves nothing
+    out is part of its join's signature: it is chosen by what is declared and by its own windows, so that it stays when
+    other queries come and go."""
+    if settings.plan != CHEAPEST_TREE:
+        return share(catalog, queries, settings.plan)
+    found: dict[QueryId, str] = {}
+    for query in queries:
+        (group,) = share(catalog, [query]).groups
+        if len(group.sides) > 2 and not group.adapts:
+            found[query.name] = choose_tree(declared_facts(group, catalog)).tree.text(side_names(group))
+    return share(catalog, queries, trees=found)
+
+
 def plan_tree(group: Group, settings: Settings, facts: JoinFacts) -> tuple[JoinTree, TreeChoice | None]:
     """The tree that a group is run by: the one that is set, where it is of these streams, or the cheapest."""
     given = given_tree(group, settings)
-    if given is not None:
-        return given, None
-    choice = choose_tree(facts)
-    return choice.tree, choice
+    if given is None or settings.plan == CHEAPEST_TREE:
+        choice = choose_tree(facts)
+        return given or choice.tree, choice
+    return given, None
 
 
 def given_tree(group: Group, settings: Settings) -> JoinTree | None:
@@ -56,7 +73,7 @@ def given_tree(group: Group, settings: Settings) -> JoinTree | None:
     names = side_names(group)
     if group.tree is not None:
         return group.tree
-    if settings.plan is None or not is_of(settings.plan, names):
+    if settings.plan in (None, CHEAPEST_TREE) or not is_of(settings.plan, names):
         return None
     return parse_tree(settings.plan, names)
 
@@ -65,8 +82,9 @@ def check_trees(plan: SharedPlan, settings: Settings) -> None:
     """Refuses a tree that is of no group's streams, and an allocator that cannot do with the trees there are."""
     adapting = [group for group in plan.groups if group.adapts]
     could = [group for group in plan.groups if group.adapts or len(group.sides) > 2]
-    if settings.plan is not None and could and not any(is_of(settings.plan, side_names(group)) for group in could):
-        parse_tree(settings.plan, side_names((adapting or could)[0]))
+    given = None if settings.plan == CHEAPEST_TREE else settings.plan
+    if given is not None and could and not any(is_of(given, side_names(group)) for group in could):
+        parse_tree(given, side_names((adapting or could)[0]))
     several = next((group for group in adapting if len(group.sides) > 2), None)
     if settings.allocator == "jda" and several is not None:
         names = ", ".join(side_names(several))
@@ -107,9 +125,11 @@ def check_kept_trees(plan: SharedPlan, kept: Collection[str]) -> None:
             )
 
 
-def allocator_of(group: Group, settings: Settings) -> str:
-    """Who allocates; nothing is left out where probes may not be, whoever does."""
-    return settings.allocator if group.adapts else "grepp"
+def allocated(group: Group, problem: AllocationProblem, settings: Settings) -> Allocation:
+    """The probes that are allowed: all of them, and nobody is asked, where none may be left out."""
+    if group.adapts:
+        return allocate(problem, settings.allocator)
+    return replace(allocate(problem, "grepp"), allocator="none")
 
 
 def retention_of(group: Group, settings: Settings) -> Retention:
@@ -171,5 +191,5 @@ def plan_trees(plan: SharedPlan, settings: Settings, joins: Mapping[str, JoinPla
         facts = joins[group.signature].facts
         tree, choice = plan_tree(group, settings, facts)
         problem = tree_problem(group, tree, facts, first_mu(group, settings), settings)
-        found[group.signature] = TreePlan(tree, choice, allocate(problem, allocator_of(group, settings)))
+        found[group.signature] = TreePlan(tree, choice, allocated(group, problem, settings))
     return found

@@ -23,7 +23,6 @@ from math import inf, isinf
 from headrace.config import Settings
 from headrace.engine.tree_join import Choice, HalfTally, TreeOptions
 from headrace.plan.allocating import Allocation, AllocationProblem, ProbeFacts, Retention, unlimited_productivity
-from headrace.plan.allocators import allocate
 from headrace.plan.explain_joins import side_names
 from headrace.plan.explain_trees import unfresh_text
 from headrace.plan.reallocating import reason_to_reallocate
@@ -33,7 +32,7 @@ from headrace.plan.tree_drawing import draw_tree
 from headrace.plan.tree_plans import (
     FIRST_PROBE_US,
     TreePlan,
-    allocator_of,
+    allocated,
     first_mu,
     first_period_s,
     plan_tree,
@@ -152,7 +151,7 @@ class AllocationKeeper:
         tree, choice = plan_tree(group, self.settings, facts)
         problem = tree_problem(group, tree, facts, first_mu(group, self.settings), self.settings)
         began_s = time.perf_counter()
-        allocation = allocate(problem, allocator_of(group, self.settings))
+        allocation = allocated(group, problem, self.settings)
         spent_ms = (time.perf_counter() - began_s) * 1e3
         meter = TreeMeter([HalfTally() for _ in tree.half_ways])
         told = (side_names(group), tree, choice, meter, allocation, self._state_rows(group, tree, problem))
@@ -229,7 +228,7 @@ class AllocationKeeper:
         if reason is None:
             return
         began_s = time.perf_counter()
-        one.allocation = allocate(problem, allocator_of(one.group, self.settings))
+        one.allocation = allocated(one.group, problem, self.settings)
         one.allocation_ms = (time.perf_counter() - began_s) * 1e3
         one.allocations += 1
         if not isinf(problem.mu):

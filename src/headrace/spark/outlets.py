@@ -19,6 +19,7 @@ from headrace.engine.segments import unpack_batch
 from headrace.model import Options, QueryId, Schema
 from headrace.spark import formats, kafka
 from headrace.spark.ddl import ddl
+from headrace.spark.fresh_rows import without_stale
 
 SHARD, ROW = "__shard", "__row"
 CONNECTORS = frozenset((kafka.FORMAT, formats.NAME))
@@ -66,13 +67,32 @@ def write_out(outlets: Iterable[Outlet], rows_of: Callable[[Outlet], DataFrame],
         kafka.write_records(reduce(DataFrame.unionAll, records), mine[0].into)
 
 
-def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Result rows out of their payloads, with their places; for ``mapInArrow`` over a query's reports."""
-    seen: dict[int, int] = {}
-    for batch in batches:
-        for shard, payload in zip(batch.column("shard").to_pylist(), batch.column("payload"), strict=True):
-            rows = unpack_batch(payload.as_buffer())
-            yield with_places(rows, shard, seen)
+Unpacking = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""For ``mapInArrow`` over a query's reports."""
+
+
+def unpacked(released_us: int) -> Unpacking:
+    """Result rows out of their payloads, those that are fresh at a time."""
+
+    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for payload in batch.column("payload"):
+                yield without_stale(unpack_batch(payload.as_buffer()), released_us)
+
+    return unpack
+
+
+def placed(released_us: int) -> Unpacking:
+    """The same with their places: a row has the same place, whichever others are left out."""
+
+    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        seen: dict[int, int] = {}
+        for batch in batches:
+            for shard, payload in zip(batch.column("shard").to_pylist(), batch.column("payload"), strict=True):
+                rows = with_places(unpack_batch(payload.as_buffer()), shard, seen)
+                yield without_stale(rows, released_us)
+
+    return unpack
 
 
 def with_places(rows: pa.RecordBatch, shard: int, seen: dict[int, int]) -> pa.RecordBatch:

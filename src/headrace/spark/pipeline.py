@@ -13,7 +13,7 @@ import json
 import pickle
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -39,12 +39,13 @@ from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
 from headrace.spark.combine import CombineHost, Sent, from_report
 from headrace.spark.ddl import ddl
 from headrace.spark.envelopes import DEAD, ENVELOPE_DDL, PANES, REACHED, REPORT_DDL, ROWS, STAGED, TOLD, Report
+from headrace.spark.fresh_rows import without_stale
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics, WithheldFacts
 from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.orders import Work
-from headrace.spark.outlets import Outlet, placed, with_places, write_out
+from headrace.spark.outlets import Outlet, placed, unpacked, with_places, write_out
 from headrace.spark.pacing import Pacer
 from headrace.spark.pack import controller, packer
 from headrace.spark.processor import ShardProcessor
@@ -153,18 +154,21 @@ class Router:
             (row.shard, StagedPart(row.detail, tuple(row.queries), row.rows)) for row in rows if row.kind == STAGED
         ]
         publish(batch, [*withheld.parts(staged), *combined.staged], self._sinks.directories)
+        withheld.done(self._sinks.directories)
         self._keep_dead_letters(batch, [bytes(row.payload) for row in rows if row.kind == DEAD])
         for query, (schema, callback) in self._sinks.callbacks.items():
             withheld.judge([query])
-            mine = reports.where(_rows_of(query, withheld)).mapInArrow(_unpacked, ddl(schema))
+            mine = reports.where(_rows_of(query)).mapInArrow(unpacked(withheld.released_us(query)), ddl(schema))
             callback(query, combined.added_to(mine, query), batch)
+            withheld.done([query])
         self._write_out(reports, batch, withheld, combined)
         withheld.judge(work.plan.queries)
+        withheld.done(work.plan.queries)
         self._print(batch, [*(row for row in rows if row.kind == ROWS), *combined.reports], withheld)
         shutil.rmtree(self._sinks.out / STAGING / batch_name(batch), ignore_errors=True)
         allowed = self._checkpoint.orders.probes(batch) or self._pacer.first_probes()
         published_s = time.time()
-        stale = WithheldFacts(withheld.left_out(), withheld.late(published_s))
+        stale = WithheldFacts(withheld.left_out(), withheld.late())
         facts = BatchFacts(batch, began_s, published_s, withheld.released(), allowed, combined.arrived, stale)
         self._metrics.add(facts)
         self._order_next(batch, facts)
@@ -175,11 +179,13 @@ class Router:
         having = {query for _, one in withheld.released() for query in one["arrived"]} | combined.arrived.keys()
 
         def rows_of(outlet: Outlet) -> DataFrame:
-            mine = reports.where(_rows_of(outlet.query, withheld))
-            return combined.added_to(mine.mapInArrow(placed, outlet.placed_ddl()), outlet.query, are_placed=True)
+            mine = reports.where(_rows_of(outlet.query))
+            rows = mine.mapInArrow(placed(withheld.released_us(outlet.query)), outlet.placed_ddl())
+            return combined.added_to(rows, outlet.query, are_placed=True)
 
         outlets = [one for query, one in self._sinks.outlets.items() if query in having]
         write_out(outlets, rows_of, batch, self._checkpoint.id[:8])
+        withheld.done(self._sinks.outlets)
 
     def _combined(self, batch: int, work: Work, sent: list[Sent]) -> Combined:
         """The rows of groups that span shards, under the plan of this micro-batch."""
@@ -243,12 +249,13 @@ class Router:
 
     def _print(self, batch: int, rows: Sequence[Any], withheld: Withholding) -> None:
         for query, schema in self._sinks.consoles.items():
-            mine = [row for row in rows if query in row.queries and row.shard not in withheld.shards(query)]
-            total = sum(row.rows for row in mine)
+            mine = [row for row in rows if query in row.queries]
+            total, released_us = sum(row.rows for row in mine) - withheld.stale_rows(query), withheld.released_us(query)
             if not total:
                 continue
             table = Table(*schema.names, title=f"{query}: {total} rows in micro-batch {batch}", title_justify="left")
-            shown = [one for row in mine for one in unpack_batch(bytes(row.payload)).to_pylist()]
+            batches = [without_stale(unpack_batch(bytes(row.payload)), released_us) for row in mine]
+            shown = [one for batch in batches for one in batch.to_pylist()]
             for one in shown[: self._sinks.console_rows]:
                 table.add_row(*(str(value) for value in one.values()))
             self._console.print(table)
@@ -292,17 +299,9 @@ def _for_any(queries: Iterable[str]) -> Column:
     return sf.arrays_overlap("queries", sf.array(*map(sf.lit, [*queries, ""])))
 
 
-def _rows_of(query: str, withheld: Withholding) -> Column:
-    """Whether a report has rows of this query that are released."""
-    mine = (sf.col("kind") == ROWS) & sf.array_contains("queries", query)
-    return mine & ~sf.col("shard").isin([*withheld.shards(query)]) if withheld.shards(query) else mine
-
-
-def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Result rows out of their payloads."""
-    for batch in batches:
-        for payload in batch.column("payload"):
-            yield unpack_batch(payload.as_buffer())
+def _rows_of(query: str) -> Column:
+    """Whether a report has rows of this query."""
+    return (sf.col("kind") == ROWS) & sf.array_contains("queries", query)
 
 
 def windows_of(plan: SharedPlan) -> dict[str, tuple[str, ...]]:

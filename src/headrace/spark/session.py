@@ -37,9 +37,9 @@ from headrace.plan.approaches import check_ordering
 from headrace.plan.explain import explain
 from headrace.plan.joinplans import check_method
 from headrace.plan.queries import Query
-from headrace.plan.sharing import Delivery, SharedPlan, delivery_of, share
+from headrace.plan.sharing import Delivery, SharedPlan, delivery_of
 from headrace.plan.sinks import sink_of, with_shared_sink
-from headrace.plan.tree_plans import check_kept_trees, check_plan_is_used, check_trees
+from headrace.plan.tree_plans import check_kept_trees, check_plan_is_used, check_trees, shared_by
 from headrace.spark import local
 from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.cache import SegmentCache, cache_root
@@ -199,7 +199,7 @@ class Engine:
     def plan_of(self, queries: Sequence[Query]) -> SharedPlan:
         """The plan of these queries; those without INTO go to the shared sink, if one is set."""
         written = with_shared_sink(queries, self._settings.shared_sink, self._callbacks)
-        return share(self._catalog, written, self._settings.plan)
+        return shared_by(self._catalog, written, self._settings)
 
     def explain(self, queries: Sequence[QueryId] | None = None) -> str:
         """The shared plan as text."""

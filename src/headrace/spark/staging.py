@@ -7,7 +7,8 @@
 The directories' names are those of a Hive partition, so that Spark, pandas and DuckDB read ``OUT/<query>`` as it is.
 A part that several queries read (a band) is written once and linked into each. Queries that share a sink have one
 directory, and one part a shard and micro-batch for all of them: a first column, ``query``, says whose each row is.
-Those whose results may be left out have parts of their own, one for each group of them, so that a part can be.
+Those whose results may be left out have parts of their own, one for each group of them, and beside each part until when
+its rows may be released (``fresh_rows``).
 A micro-batch that is run again after a crash finds its directory published and leaves it alone; so that it never takes
 another run's for its own, a directory belongs to one checkpoint (``claim``). Readers never look into ``_staging`` or
 hidden directories.
@@ -26,9 +27,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.engine.events import EmitRows
+from headrace.engine.events import EmitRows, Freshness
 from headrace.errors import SinkError
 from headrace.plan.sinks import QUERY_COLUMN
+from headrace.spark.fresh_rows import UntilWriter
 
 STAGING = "_staging"
 BATCH_COLUMN = "micro_batch"
@@ -68,11 +70,11 @@ class StageWriter:
         sharing = [query for query in emission.queries if query in self.shared]
         for query in sharing:  # of an emission's queries that are written, all share a sink or none does
             part = self._part(self.shared[query], self.adapting.get(query), emission)
-            self._gather(part, emission.batch, query)
+            self._gather(part, emission, query)
         if not sharing:
             part = self._part(tuple(emission.queries), None, emission)
             part.queries.update(dict.fromkeys(emission.queries))
-            self._gather(part, emission.batch, None)
+            self._gather(part, emission, None)
 
     def _part(self, readers: str | tuple[str, ...], group: str | None, emission: EmitRows) -> _Part:
         place = (readers, group, emission.part)
@@ -82,9 +84,9 @@ class StageWriter:
             self._parts[place] = _Part(path, self.compression)
         return self._parts[place]
 
-    def _gather(self, part: _Part, batch: pa.RecordBatch, query: str | None) -> None:
-        part.gather(batch, query)
-        self._gathered += batch.num_rows
+    def _gather(self, part: _Part, emission: EmitRows, query: str | None) -> None:
+        part.gather(emission.batch, query, emission.fresh)
+        self._gathered += emission.batch.num_rows
         if part.gathered_rows >= GROUP_ROWS:
             self._gathered -= part.gathered_rows
             part.flush()
@@ -111,9 +113,13 @@ class _Part:
     _batches: list[pa.RecordBatch] = field(default_factory=list)
     _owners: list[str] = field(default_factory=list)
     _writer: pq.ParquetWriter | None = None
+    _fresh: UntilWriter | None = None
 
-    def gather(self, batch: pa.RecordBatch, query: str | None) -> None:
+    def gather(self, batch: pa.RecordBatch, query: str | None, fresh: Freshness | None) -> None:
         self._batches.append(batch)
+        if fresh is not None:
+            self._fresh = self._fresh or UntilWriter(self.path)
+            self._fresh.write(fresh.until_us)
         if query is not None:
             self._owners.append(query)
         self.gathered_rows += batch.num_rows
@@ -141,6 +147,8 @@ class _Part:
         self.flush()
         assert self._writer is not None
         self._writer.close()
+        if self._fresh is not None:
+            self._fresh.close()
         return StagedPart(str(self.path), tuple(self.queries), self._rows)
 
 

@@ -35,6 +35,7 @@ from headrace.plan.sinks import shared_sinks
 from headrace.spark.cache import SegmentCache
 from headrace.spark.combine import to_report
 from headrace.spark.envelopes import DEAD, ROWS, STAGED, TOLD, Report, from_pandas
+from headrace.spark.fresh_rows import FreshCounts, count_fresh, counts_to_json, with_until
 from headrace.spark.graph_told import graph_told
 from headrace.spark.orders import Orders, Work, batch_number
 from headrace.spark.staging import STAGING, StageWriter, batch_name
@@ -87,6 +88,7 @@ class Step:
         self._segments = segments
         self._stage_ms: dict[str, float] = {}
         self._arrived: dict[str, dict[int, int]] = {}
+        self._fresh: dict[str, FreshCounts] = {}
         self._late: dict[str, int] = {}
         self._stepped_us = 0
 
@@ -135,7 +137,7 @@ class Step:
             if isinstance(effect, EmitRows):
                 yield from self._timed("emit", lambda: list(self._emit_rows(effect, writer)))  # noqa: B023 - run at once
             elif isinstance(effect, EmitCount):
-                self._count(effect.queries, effect.arrived)
+                self._count(effect)
             elif isinstance(effect, EmitPanes | TimesReached):
                 yield self._timed("emit", lambda: to_report(effect, self._number))  # noqa: B023 - run at once
             elif isinstance(effect, RejectRows):
@@ -150,21 +152,22 @@ class Step:
             yield Report(STAGED, self._number, part.queries, part.rows, part.path)
 
     def _emit_rows(self, effect: EmitRows, writer: StageWriter) -> Iterator[Report]:
-        self._count(effect.queries, effect.arrived)
+        self._count(effect)
         if any(query in self._work.staged for query in effect.queries):
             writer.write(effect)
         shipped = tuple(query for query in effect.queries if query not in self._work.staged)
         if shipped:
-            shown = (
-                effect.batch if self._work.called.intersection(shipped) else effect.batch[: self._options.console_rows]
-            )
+            whole = with_until(effect.batch, effect.fresh)
+            shown = whole if self._work.called.intersection(shipped) else whole[: self._options.console_rows]
             yield Report(ROWS, self._number, shipped, effect.batch.num_rows, "", pack_batch(shown).to_pybytes())
 
-    def _count(self, queries: tuple[str, ...], arrived: tuple[tuple[int, int], ...]) -> None:
-        for query in queries:
+    def _count(self, effect: EmitRows | EmitCount) -> None:
+        for query in effect.queries:
             counts = self._arrived.setdefault(query, {})
-            for arrived_us, rows in arrived:
+            for arrived_us, rows in effect.arrived:
                 counts[arrived_us] = counts.get(arrived_us, 0) + rows
+            if effect.fresh is not None:
+                count_fresh(self._fresh.setdefault(query, {}), effect.fresh)
 
     def _store(self, effect: KeepSegment) -> None:
         self._segments.updateValue((effect.name,), (effect.blob.to_pybytes(),))
@@ -195,6 +198,7 @@ class Step:
                 self._late[one.stream] = self._late.get(one.stream, 0) + one.rows
         return {
             "arrived": {query: sorted(counts.items()) for query, counts in self._arrived.items()},
+            "fresh": counts_to_json(self._fresh),
             "read": [[one.stream, one.rows, one.malformed] for one in tallies],
             "late": self._late,
             "held": list(astuple(held)),

@@ -19,19 +19,17 @@ from headrace.plan.trees import JoinTree, Sides
 @dataclass(frozen=True, slots=True)
 class TreeTold:
     """One shard's tree in one micro-batch: by half-way join what it did, by state what it holds. ``spent_us``: of all
-    its work; ``stepped_us``: when its step began, by the clock; ``fresh_until_us``: until when its results are all
-    fresh."""
+    its work; ``stepped_us``: when its step began, by the clock."""
 
     tallies: tuple[HalfTally, ...]
     held: tuple[int, ...]
     purged: int
     spent_us: float
     stepped_us: int
-    fresh_until_us: int
 
     def to_json(self) -> list[Any]:
         halves = [[one.offered, one.probed, one.found, one.stale, one.spent_s] for one in self.tallies]
-        return [halves, self.held, self.purged, self.spent_us, self.stepped_us, self.fresh_until_us]
+        return [halves, self.held, self.purged, self.spent_us, self.stepped_us]
 
     @staticmethod
     def from_json(told: Sequence[Any]) -> TreeTold:
@@ -53,7 +51,6 @@ def trees_told(shard: Shard, stepped_us: int) -> dict[str, list[Any]]:
             one.lost,
             (one.spent_s if one.group.adapts else one.joined_s) * 1e6,
             stepped_us,
-            one.fresh_until_us,
         ).to_json()
     return found
 

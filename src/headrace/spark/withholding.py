@@ -1,26 +1,27 @@
-"""Results that are too old when they would be released are left out, of queries that may leave results out only.
+"""Results that are too old when they are released are left out, row by row, of queries that may leave results out.
 
-      step       a shard's results of a group are all fresh until ...             told with the micro-batch
-      release    now? then the shard's results of that group are not released     files, callbacks, consoles, Kafka ...
+      step       every result is fresh until ...                     told with the micro-batch, and beside the rows
+      release    now? then the rows that are not are left out        files, callbacks, consoles, Kafka ...
 
 A step is told when its results are taken to be released, and makes none that is stale by then; this is for when it took
-longer than that. A shard's results of a group in a micro-batch are released together or not at all, because only the
-shard knew how old each of them is; they are counted as stale results prevented. Values of aggregates are no results:
+longer than that. Rows that are left out are counted as stale results prevented. Values of aggregates are no results:
 they rest on what is in the window.
 
-Owns :class:`Withholding`, of one micro-batch. Cost: a comparison for each query and shard.
+Owns :class:`Withholding`, of one micro-batch. Invariant: what is released of a query, what is counted of it and what is
+left out are by one time. Cost: a comparison for each time that a query's results are fresh until, and a part is written
+again where some of its rows are stale.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headrace.plan.sharing import Delivery, SharedPlan
+from headrace.spark.fresh_rows import fresh_part
 from headrace.spark.staging import StagedPart
-from headrace.spark.tree_told import TreeTold
 
 Told = tuple[tuple[int, dict[str, Any]], ...]
 
@@ -38,65 +39,96 @@ def adapting(plan: SharedPlan) -> dict[str, str]:
 
 
 class Withholding:
-    """Whose results of a micro-batch are left out. A query is judged once, when its rows are about to be released."""
+    """Which results of a micro-batch are left out. A query is judged once, when its rows are about to be released."""
 
     def __init__(self, plan: SharedPlan, told: Told) -> None:
         self._groups = adapting(plan)
         self._told = told
-        self._until_us: dict[str, dict[int, int]] = {}
-        for shard, one in told:
-            for group, tree in one["trees"].items():
-                self._until_us.setdefault(group, {})[shard] = TreeTold.from_json(tree).fresh_until_us
-        self._withheld: dict[str, frozenset[int]] = {}
+        self._released_us: dict[str, int] = {}
+        self._done_us: dict[str, int] = {}
 
     def judge(self, queries: Iterable[str]) -> None:
         """These queries' rows are about to be released."""
         now = now_us()
         for query in queries:
-            if query in self._groups and query not in self._withheld:
-                until = self._until_us.get(self._groups[query], {})
-                self._withheld[query] = frozenset(shard for shard, until_us in until.items() if until_us < now)
+            if query in self._groups:
+                self._released_us.setdefault(query, now)
 
-    def shards(self, query: str) -> frozenset[int]:
-        """The shards whose rows of this query are left out."""
-        return self._withheld.get(query, frozenset())
+    def done(self, queries: Iterable[str]) -> None:
+        """These queries' rows have been released."""
+        now = now_us()
+        for query in queries:
+            self._done_us.setdefault(query, now)
+
+    def released_us(self, query: str) -> int:
+        """When a query's rows are released: all of them, as long as it was not judged."""
+        return self._released_us.get(query, -(2**63))
 
     def parts(self, staged: Sequence[tuple[int, StagedPart]]) -> list[StagedPart]:
-        """The parts with those of their readers that get them; a part has rows of one group that adapts, or of none."""
-        self.judge({query for _, part in staged for query in part.queries})
-        kept = [
-            replace(part, queries=tuple(query for query in part.queries if shard not in self.shards(query)))
-            for shard, part in staged
-        ]
-        return [part for part in kept if part.queries]
+        """The parts without stale rows. That takes time where there are any, so it is looked at again."""
+        queries = {query for _, part in staged for query in part.queries if query in self._groups}
+        while True:
+            self.judge(queries)
+            kept = [self._fresh(shard, part) for shard, part in staged]
+            now, released = now_us(), {query: self.released_us(query) for query in queries}
+            if not any(released[query] <= until_us < now for query, _, until_us, _ in self._counts(queries)):
+                return [part for part in kept if part.rows]
+            for query in queries:
+                del self._released_us[query]
+
+    def _fresh(self, shard: int, part: StagedPart) -> StagedPart:
+        """A part has rows of one group that adapts, or of none; so its readers are judged alike."""
+        stale = self._stale(part.queries)
+        if not any(one == shard for one, _ in stale):
+            return part
+        path, rows = fresh_part(part.path, max(map(self.released_us, part.queries)))
+        return replace(part, path=path, rows=rows)
 
     def released(self) -> Told:
         """What shards told, without the results that were left out."""
         found = []
         for shard, one in self._told:
-            arrived = {query: some for query, some in one["arrived"].items() if shard not in self.shards(query)}
-            found.append((shard, {**one, "arrived": arrived}))
+            arrived = dict(one["arrived"])
+            for query in self._released_us.keys() & one["fresh"].keys():
+                at_us = self._released_us[query]
+                counts: dict[int, int] = {}
+                for arrived_us, until_us, rows in one["fresh"][query]:
+                    if until_us >= at_us:
+                        counts[arrived_us] = counts.get(arrived_us, 0) + rows
+                arrived[query] = sorted(counts.items())
+            found.append((shard, {**one, "arrived": {query: some for query, some in arrived.items() if some}}))
         return tuple(found)
+
+    def stale_rows(self, query: str) -> int:
+        """How many rows of a query are left out."""
+        return sum(rows for _, rows in self._stale([query]))
 
     def left_out(self) -> dict[str, int]:
         """By group, the results that were left out."""
         counts: dict[str, int] = {}
-        for query, shards in self._withheld.items():
-            for shard, one in self._told:
-                rows = sum(count for _, count in one["arrived"].get(query, ())) if shard in shards else 0
-                counts[self._groups[query]] = counts.get(self._groups[query], 0) + rows
+        for query in self._released_us:
+            counts[self._groups[query]] = counts.get(self._groups[query], 0) + self.stale_rows(query)
         return {group: rows for group, rows in counts.items() if rows}
 
-    def late(self, published_s: float) -> frozenset[str]:
-        """The groups of which results were released that were not fresh any more when all was published."""
+    def late(self) -> frozenset[str]:
+        """The groups of which results were released that were not fresh any more when that was done."""
         return frozenset(
-            group
-            for query, group in self._groups.items()
-            for shard, one in self._told
-            if query in one["arrived"]
-            and shard not in self.shards(query)
-            and self._until_us.get(group, {}).get(shard, published_s * 1e6) < published_s * 1e6
+            self._groups[query]
+            for query, _, until_us, _ in self._counts(self._done_us.keys() & self._groups.keys())
+            if self.released_us(query) <= until_us < self._done_us[query]
         )
+
+    def _stale(self, queries: Iterable[str]) -> list[tuple[int, int]]:
+        """(shard, how many) of the rows of these queries that are left out."""
+        counts = self._counts(queries)
+        return [(shard, rows) for query, shard, until_us, rows in counts if until_us < self.released_us(query)]
+
+    def _counts(self, queries: Iterable[str]) -> Iterator[tuple[str, int, int, int]]:
+        """(query, shard, until when, how many) of these queries' rows."""
+        for query in queries:
+            for shard, one in self._told:
+                for _, until_us, rows in one["fresh"].get(query, ()):
+                    yield query, shard, until_us, rows
 
 
 def now_us() -> int:
