@@ -3,6 +3,8 @@
 A commit that passes once passes again. New examples are looked for on demand, by ``make search``
 (``HYPOTHESIS_PROFILE=search``: as many, new ones each time; ``thorough``: many times more where a test says
 ``@examples(...)``); those that fail are kept for the next run.
+
+Spark's JVMs live for a test or a file of tests: compiling their code well costs more than it gives.
 """
 
 from __future__ import annotations
@@ -15,3 +17,4 @@ settings.register_profile("search", deadline=None, suppress_health_check=[Health
 settings.register_profile("same", parent=settings.get_profile("search"), derandomize=True)
 settings.register_profile("thorough", parent=settings.get_profile("search"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "same")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
