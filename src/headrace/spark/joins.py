@@ -27,7 +27,7 @@ from headrace.plan.costs import JoinFacts
 from headrace.plan.explain_joins import heavy_text, side_names
 from headrace.plan.facts import Measured, measured_facts
 from headrace.plan.hypercube import Grid, grid_of
-from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins
+from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins, with_buckets
 from headrace.plan.methods import choices_for, cost_for, repriced
 from headrace.plan.ordering import EXACT_SIDES, Choice
 from headrace.plan.sharing import Group, SharedPlan
@@ -173,7 +173,8 @@ class JoinKeeper:
         rates = self._rates(group, join.grid)
         if rates is None or not any(sum(one.held_rows) for one in shards):
             return []
-        now, method, tau_s = measured_facts(group, rates, shards), self.settings.join_method, self._tau_s
+        now = with_buckets(group, self.settings, measured_facts(group, rates, shards))
+        method, tau_s = self.settings.join_method, self._tau_s
         choices = self._choices(group, now)
         costs = [cost_for(method, now, origin, order, tau_s) for origin, order in enumerate(join.orders)]
         if method == "naive":  # one order for all: it is left as a whole
