@@ -112,6 +112,20 @@ def test_being_near_each_neighbour_is_not_enough(evaluate: Evaluate) -> None:
     assert evaluate(case) == [(1, 0, 0)]
 
 
+@pytest.mark.parametrize("block", [1, 1000])
+def test_the_last_rows_are_counted_as_they_came_whichever_key_finds_them(block: int) -> None:
+    """Tuples of a at one time are held by k: found by n, they are still those of their places in the stream."""
+    case = case_of(
+        "SELECT a.id, b.id AS b, c.id AS c FROM a [ROWS 3], b [ROWS 1], c [ROWS 1] WHERE a.k = b.k AND a.n = c.n",
+        a=[event(number, 6, k, n=n) for number, (k, n) in enumerate(((3, 6), (1, 0), (0, 7), (2, 6)))],
+        b=[event(0, 6, 2)],
+        c=[event(0, 6, n=6)],
+    )
+    assert by_duckdb(case) == by_reference(case) == [(3, 0, 0)]
+    for shards in (1, 2, 4, 9):
+        assert on_shards(shards, Way(blocks=(block,)))(case) == [(3, 0, 0)]
+
+
 @every_evaluator
 def test_each_stream_is_looked_back_at_by_its_own_window(evaluate: Evaluate) -> None:
     """From the newest tuple a is seen 1 s back, b 3 s and c 10 s, whichever stream the newest is of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -207,6 +208,16 @@ def test_an_index_is_read_instead_of_the_window() -> None:
     assert order_cost(facts, 2, (2, 0, 1)) == 1 * (1000 + 1000 * 2)
 
 
+def test_a_look_up_in_buckets_reads_a_bucket_whatever_it_matches() -> None:
+    """As in the paper's model of 5.3; a comparison is looked up in no bucket."""
+    hashed = [StreamFacts(one.rate, one.window, one.distinct, 5) for one in TABLE_5]
+    facts = replace(join_facts(hashed), buckets=(5,) * 4)
+    for one in permutations(range(4)):
+        assert order_cost(facts, one[0], one) == pytest.approx(origin_cost(hashed, one[0], one))
+    bucketed = replace(chain(frozenset({(0, 1), (1, 2)})), buckets=(1, 4, 1))
+    assert order_cost(bucketed, 0, (0, 1, 2)) == 10 * (25 + 2 * 100)
+
+
 def test_looking_up_nothing_costs_an_access() -> None:
     facts = JoinFacts((1.0, 1.0), (10.0, 10.0), {(0, 1): 0.1}, {}, frozenset({(0, 1)}))
     assert order_cost(facts, 0, (0, 1)) == 1
@@ -242,6 +253,8 @@ def test_facts_that_cannot_be_are_refused() -> None:
         StreamFacts(1, 1, 0)
     with pytest.raises(PlanError, match="1 rates for 2 windows"):
         JoinFacts((1.0,), (1.0, 1.0), {}, {}, frozenset())
+    with pytest.raises(PlanError, match="2 windows has at least one bucket"):
+        JoinFacts((1.0, 1.0), (1.0, 1.0), {}, {}, frozenset(), (3, 0))
     with pytest.raises(PlanError, match="not a pair of the 2 sides"):
         JoinFacts((1.0, 1.0), (1.0, 1.0), {(0, 2): 1.0}, {}, frozenset())
     with pytest.raises(PlanError, match="not an order of 4 sides"):

@@ -55,6 +55,11 @@ def test_a_small_stream_is_copied_rather_than_a_large_one() -> None:
     assert grid.copies(2) == 4
 
 
+def test_of_many_keys_those_of_the_largest_streams_are_cut() -> None:
+    chain = graph(7, *((side, "y", side + 1, "x") for side in range(6)))
+    assert shares(choose_grid(chain, (1, 1, 1, 1, 1, 1000, 1000), 4)) == {(5, 6): 4}
+
+
 def test_two_streams_without_a_key_are_a_square_or_a_line() -> None:
     assert sorted(shares(choose_grid(CROSS, (1, 1), 9)).items()) == [((0,), 3), ((1,), 3)]
     assert shares(choose_grid(CROSS, (1000, 1), 9)) == {(0,): 9}

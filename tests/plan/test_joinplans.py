@@ -98,6 +98,10 @@ def test_expiry_and_buckets_follow_the_settings() -> None:
     assert shares is not None
     assert sum(shares) <= 30
     assert shares[2] > shares[0]
+    bucketed = plan_join(group, plan.catalog, Settings(index_buckets=10))
+    assert bucketed.facts.buckets == shares
+    exact = plan_join(group, plan.catalog, Settings())
+    assert all(one.cost > 5 * other.cost for one, other in zip(bucketed.choices, exact.choices, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,20 @@ def test_what_a_cell_holds_is_shown_as_it_was_measured(tmp_path: Path, order_swi
     assert line.endswith("about 1,250 tuples held of 3,000, as measured")
 
 
+def test_a_restart_goes_on_with_the_orders_that_a_run_had_come_to(tmp_path: Path) -> None:
+    kept = keeper(tmp_path)
+    kept.learn(told(0, to_a=10, to_c=5000))
+    assert kept.learn(told(1, to_a=5000, to_c=10))
+    (measured,) = kept.joins.values()
+    again = keeper(tmp_path)
+    assert again.orders() == kept.orders() != keeper(tmp_path, join_method="naive").orders()
+    (resumed,) = again.joins.values()
+    assert (resumed.facts, resumed.choices, resumed.is_measured) == (measured.facts, measured.choices, True)
+    assert not again.learn(told(2, to_a=5000, to_c=10))
+    assert again.learn(told(3, to_a=10, to_c=5000))
+    assert "the share of" in again.switches[-1]  # what has changed since is said, too
+
+
 class Searches:
     """Counts searches over orders; each takes a second of its own clock."""
 

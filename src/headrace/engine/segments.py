@@ -173,14 +173,17 @@ def build_segment(batch: pa.RecordBatch, layout: Layout) -> tuple[Segment, Int64
 
 
 def _indexed(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
-    """The rows with their orders by the other keys; those they had may be out of date."""
+    """The rows with their orders by the other keys; those they had may be out of date. Rows at one time are by the
+    first key here, so of those only their places tell which came first."""
     if not layout.more:
         return batch
-    ts_us = times_of(batch, layout.time)
+    clocks = [times_of(batch, layout.time)]
+    if PLACE in batch.schema.names:
+        clocks.insert(0, int64s_of(batch, PLACE))
     made: dict[str, np.ndarray] = {}
     for index in range(1, layout.more + 1):
         keys = int64s_of(batch, key_column(index))
-        order = np.lexsort((ts_us, keys))
+        order = np.lexsort((*clocks, keys))
         made |= {_by_column(index): order.astype(np.int32), _sorted_column(index): keys[order]}
     columns = {name: batch.column(name) for name in batch.schema.names if name not in made}
     columns |= {name: pa.array(values) for name, values in made.items()}

@@ -109,6 +109,7 @@ class JoinFacts:
     two (absent: there are none, so all of them). One direction is enough; of two, which are measured apart, the mean
     counts. ``classes[i, j]`` numbers the attribute class of an equality: a = b and b = c are one class, and a = c is
     too. ``indexed`` has (i, j) if a step to j, with i bound before, can look tuples up instead of scanning j's window.
+    ``buckets``, by side, where keys are put into so many: a look up of one reads all of its bucket (5.3).
     """
 
     rates: tuple[float, ...]
@@ -116,10 +117,13 @@ class JoinFacts:
     matches: Mapping[Pair, float]
     classes: Mapping[Pair, int]
     indexed: frozenset[Pair]
+    buckets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.rates) != len(self.sizes):
             raise PlanError(f"{len(self.rates)} rates for {len(self.sizes)} windows")
+        if self.buckets and (len(self.buckets) != len(self.sizes) or min(self.buckets) < 1):
+            raise PlanError(f"every one of {len(self.sizes)} windows has at least one bucket: {self.buckets}")
         if not all(map(_sensible, (*self.rates, *self.sizes, *self.matches.values()))):
             raise PlanError("rates, sizes and matches are not negative")
         for pair in (*self.matches, *self.classes, *self.indexed):
@@ -214,7 +218,14 @@ class CostGraph:
     def accessed(self, bound: Order, side: int) -> float:
         """How many tuples of a side's window are read for one composite: all, or by the best index that can be used."""
         usable = [one for one in bound if (one, side) in self.facts.indexed]
-        return min((max(1.0, self._fan_out(bound, one, side)) for one in usable), default=self.facts.sizes[side])
+        return min((max(1.0, self._read(bound, one, side)) for one in usable), default=self.facts.sizes[side])
+
+    def _read(self, bound: Order, by: int, side: int) -> float:
+        """What a look up from one bound side reads: the matches, or a key's whole bucket; ranges are not in buckets."""
+        found = self._fan_out(bound, by, side)
+        if not self.facts.buckets or self.facts.class_of(by, side) is None:
+            return found
+        return max(found, self.facts.sizes[side] / self.facts.buckets[side])
 
     def _fan_out(self, bound: Order, by: int, side: int) -> float:
         """Matches by the edge from one bound side, or by any other bound edge of its class: they find the same."""

@@ -54,7 +54,7 @@ def declared_facts(group: Group, catalog: Catalog) -> JoinFacts:
         found = EQUAL_MATCHES if _class_of(group.graph, i, j) is not None else sizes[j]
         found *= RANGE_SHARE ** sum(sources_of(one) == {i, j} for one in group.graph.others)
         matches[i, j] = min(found, sizes[j])
-    return _facts(group.graph, rates, sizes, matches)
+    return known_facts(group.graph, rates, sizes, matches)
 
 
 def declared_rate(catalog: Catalog, group: Group, side: int) -> float:
@@ -83,12 +83,13 @@ def measured_facts(group: Group, rates: Sequence[float], shards: Sequence[Measur
         tried = sum(one.tried.get(pair, (0, 0))[0] for one in shards)
         found = sum(one.tried.get(pair, (0, 0))[1] for one in shards)
         matches[pair] = min(found / tried, sizes[pair[1]]) if tried else min(EQUAL_MATCHES, sizes[pair[1]])
-    return _facts(graph, tuple(rates), sizes, matches)
+    return known_facts(graph, tuple(rates), sizes, matches)
 
 
-def _facts(
+def known_facts(
     graph: JoinGraph, rates: tuple[float, ...], sizes: tuple[float, ...], matches: Mapping[tuple[int, int], float]
 ) -> JoinFacts:
+    """Numbers with what the predicates say: which of them are equalities, and what is found by an index."""
     classes = {pair: number for pair in matches if (number := _class_of(graph, *pair)) is not None}
     ranged = {(bound, one.side) for one in graph.ranges for bound in one.bound_sides if len(one.bound_sides) == 1}
     return JoinFacts(rates, sizes, dict(matches), classes, frozenset({*classes, *ranged} & set(matches)))

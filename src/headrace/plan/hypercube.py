@@ -30,7 +30,7 @@ from headrace.plan.sharing import Group
 from headrace.plan.skew import HeavyKey
 
 MOST_ATTRIBUTES = 4
-"""Attribute classes that shares are tried for: those of most sides come first."""
+"""Attribute classes that shares are tried for: those whose sides hold most."""
 MOST_DEALT = 4
 """Sides that are tried to be dealt out: those that hold most."""
 
@@ -114,7 +114,9 @@ def choose_grid(graph: JoinGraph, held_rows: Sequence[float], shards: int) -> Gr
     attributes = [Dimension(one.sides, number, 1) for number, one in enumerate(graph.classes)]
     largest = sorted(graph.sides, key=lambda side: (-held_rows[side], side))
     dealt = [Dimension((side,), None, 1) for side in sorted(largest[:MOST_DEALT])]
-    dimensions = [*attributes[:MOST_ATTRIBUTES], *dealt]
+    attributes.sort(key=lambda one: -sum(held_rows[side] for side in one.sides))
+    attributes[MOST_ATTRIBUTES:] = []
+    dimensions = [*sorted(attributes, key=lambda one: one.attribute or 0), *dealt]
     return _grid(dimensions, best_shares([one.sides for one in dimensions], held_rows, shards))
 
 

@@ -8,7 +8,7 @@ for the grid, which decides where tuples are held: it stays what it was when the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.config import Settings
 from headrace.errors import PlanError, query_parts, setting_parts
@@ -54,7 +54,7 @@ def plan_joins(
 
 def plan_join(group: Group, catalog: Catalog, settings: Settings, grid: Grid | None = None) -> JoinPlan:
     assert group.graph is not None
-    facts = declared_facts(group, catalog)
+    facts = with_buckets(group, settings, declared_facts(group, catalog))
     choices = choices_for(settings.join_method, facts, settings.reevaluate_us / 1e6)
     orders = tuple(choice.order for choice in choices)
     return JoinPlan(facts, orders, choices, grid or choose_grid(group.graph, facts.sizes, settings.shards))
@@ -82,6 +82,11 @@ def buckets_of(group: Group, settings: Settings, facts: JoinFacts | None) -> tup
         return (settings.index_buckets,) * len(group.sides)
     total = settings.index_buckets * len(group.sides)
     return bucket_shares(stream_facts(settings, facts), total)
+
+
+def with_buckets(group: Group, settings: Settings, facts: JoinFacts) -> JoinFacts:
+    """The facts with the sizes of indexes that they call for: orders are chosen by what these read."""
+    return replace(facts, buckets=buckets_of(group, settings, facts) or ())
 
 
 def stream_facts(settings: Settings, facts: JoinFacts) -> tuple[StreamFacts, ...]:

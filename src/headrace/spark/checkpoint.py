@@ -6,6 +6,7 @@ CHECKPOINT/orders/          what the next micro-batch's tasks must know alike
 CHECKPOINT/requests/        what other programs ask of a run: queries to add or drop
 CHECKPOINT/changes.jsonl    what was added and dropped while running
 CHECKPOINT/grids.json       which cells each multi-way join's tuples go to
+CHECKPOINT/joins.json       the orders that multi-way joins had come to, and by what was measured
 CHECKPOINT/combined/        the aggregates of groups that span shards
 CHECKPOINT/spark/           Spark's own: offsets, commits, state
 """

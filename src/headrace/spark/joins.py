@@ -5,9 +5,10 @@
       a key has too many     from a time on that none has reached, its tuples are split over the cells
 
 Owns: :class:`JoinKeeper`. A group's grid is chosen when the group comes and written down in the checkpoint, because it
-decides where tuples are held (keys that became heavy likewise, before a tuple is sent by it); orders may change between
-any two micro-batches. Cost: for joins of three or more streams, a search over orders when a fact has moved since the
-last one; it takes seconds for more than a dozen streams, so there it has a share of the time at most.
+decides where tuples are held (keys that became heavy likewise, before a tuple is sent by it). Orders may change between
+any two micro-batches; a later run begins with those that this one had come to (``join_records``). Cost: for joins of
+three or more streams, a search over orders when a fact has moved since the last one; it takes seconds for more than a
+dozen streams, so there it has a share of the time at most.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import TypeAlias
 
 from headrace.config import Settings
-from headrace.plan.costs import JoinFacts
+from headrace.plan.costs import JoinFacts, Order
 from headrace.plan.explain_joins import heavy_text, side_names
 from headrace.plan.facts import Measured, measured_facts
 from headrace.plan.hypercube import Grid, grid_of
-from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins
+from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins, with_buckets
 from headrace.plan.methods import choices_for, cost_for, repriced
 from headrace.plan.ordering import EXACT_SIDES, Choice
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.skew import LEAST_ROWS, SeenBySide, added_up, heavy_keys
 from headrace.plan.switching import Switch, find_switch, is_better, main_change
+from headrace.spark.join_records import JoinRecord, read_records, write_records
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
 from headrace.stats import OrderStats
@@ -77,23 +79,48 @@ class JoinKeeper:
     _searched: dict[str, Searched] = field(default_factory=dict)
     _seen: dict[str, SeenBySide] = field(default_factory=dict)
     """By group, the keys of sides that too few tuples were seen of to judge by them."""
+    _records: dict[str, JoinRecord] = field(default_factory=dict)
     _upkeep: Upkeep = field(default_factory=lambda: ({}, {}))
     """Intervals of expiry and sizes of indexes as they were last handed out."""
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: joins that were there stay as they are."""
         self.known = self.known or read_grids(self.grids)
-        self.joins = plan_joins(plan, self.settings, self.known, self.joins)
+        before, self.joins = self.joins, plan_joins(plan, self.settings, self.known, self.joins)
         self._searched = {signature: one for signature, one in self._searched.items() if signature in self.joins}
         self._then = {signature: facts for signature, facts in self._then.items() if signature in self.joins}
         self._groups = {group.signature: group for group in plan.groups if group.is_join}
         self._seen = {signature: seen for signature, seen in self._seen.items() if signature in self._groups}
+        self._resume(self.joins.keys() - before.keys())
         found = {signature: one.grid for signature, one in self.joins.items()}
         for signature, group in self._groups.items():
             grid = None if group.graph is not None else grid_of(group, self.settings.shards)
             if grid is not None:
                 found[signature] = self.known.get(signature, grid)
         self._keep(self.known | found)
+
+    def _resume(self, signatures: Iterable[str]) -> None:
+        """Joins that are new here begin with the orders that a run on this checkpoint had come to, if one had."""
+        self._records = self._records or read_records(self._records_file)
+        for signature in signatures:
+            group, one = self._groups[signature], self._records.get(signature)
+            if one is None or group.graph is None or group.is_tree:
+                continue
+            if one.fits(group.graph, self.settings.join_method):
+                facts = one.facts(group, self.settings)
+                choices = choices_for(self.settings.join_method, facts, self._tau_s)
+                plan = self.joins[signature]
+                self.joins[signature] = replace(plan, facts=facts, orders=one.orders, choices=choices, is_measured=True)
+                self._then[signature] = facts
+
+    @property
+    def _records_file(self) -> Path:
+        return self.grids.with_name("joins.json")
+
+    def _record(self, signature: str, orders: tuple[Order, ...], facts: JoinFacts) -> None:
+        """Writes down the orders of a join as they are from now on."""
+        self._records[signature] = JoinRecord.of(self.settings.join_method, orders, facts)
+        write_records(self._records_file, self._records)
 
     def _keep(self, grids: dict[str, Grid]) -> None:
         if grids != self.known:
@@ -173,7 +200,8 @@ class JoinKeeper:
         rates = self._rates(group, join.grid)
         if rates is None or not any(sum(one.held_rows) for one in shards):
             return []
-        now, method, tau_s = measured_facts(group, rates, shards), self.settings.join_method, self._tau_s
+        now = with_buckets(group, self.settings, measured_facts(group, rates, shards))
+        method, tau_s = self.settings.join_method, self._tau_s
         choices = self._choices(group, now)
         costs = [cost_for(method, now, origin, order, tau_s) for origin, order in enumerate(join.orders)]
         if method == "naive":  # one order for all: it is left as a whole
@@ -186,9 +214,10 @@ class JoinKeeper:
             for choice, order, cost in zip(choices, join.orders, costs, strict=True)
         ]
         switches = [one for one in found if one is not None]
+        orders = tuple(old if one is None else one.after for old, one in zip(join.orders, found, strict=True))
         if switches:
             self._then[group.signature] = now
-        orders = tuple(old if one is None else one.after for old, one in zip(join.orders, found, strict=True))
+            self._record(group.signature, orders, now)
         self.joins[group.signature] = replace(join, facts=now, orders=orders, choices=choices, is_measured=True)
         return switches
 
