@@ -66,11 +66,12 @@ bench-ordering: setup ## Sync-Filter, Filter-Order and Adaptive (paper 004), res
 bench-strategies: setup ## operator strategies under bursts (paper 003), in the engine; with BENCH_ARGS=--spark on Spark too
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.queue_strategies $(BENCH_ARGS)
 
-wheel: setup ## the wheel, in dist; installed into a virtual environment of its own, with its extras, and asked its version
+wheel: setup ## the wheel, in dist; installed into a virtual environment of its own, with its extras, and asked its version and page
 	@rm -rf dist build/wheel-venv
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@$(BIN)/python -m venv build/wheel-venv
 	@build/wheel-venv/bin/pip install --quiet "$$(ls dist/headrace-*.whl)[kafka,console]"
+	@cd build && wheel-venv/bin/python -c 'from headrace.console.web import STATIC; (STATIC / "index.html").read_text()'
 	@build/wheel-venv/bin/headrace --version && ls dist
 
 bench-api: setup ## 50 clients of headrace serve add and drop queries for two minutes; results in out/bench-api

@@ -110,9 +110,22 @@ def test_refusals_say_what_is_wrong(
 
 
 def test_what_is_no_json_is_refused_as_anything_else_is(served: Served) -> None:
-    answer = served.client.post("/api/check", content=b"{broken", headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422
-    assert "JSON decode error" in answer.json()["error"]["message"]
+    for body, why in ((b"{broken", "JSON decode error"), (b'{"sql": "\xff"}', "cannot be read as JSON")):
+        answer = served.client.post("/api/check", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+        assert why in answer.json()["error"]["message"]
+
+
+def test_a_fault_of_ours_is_told_as_anything_else_is_and_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "log.jsonl"
+    with opened_log(str(file)) as log, Served(tmp_path / "out", log=log) as served:
+        monkeypatch.setattr(served.run, "plan", lambda: {}["gone"])
+        answer = served.client.get("/api/plan")
+        assert (answer.status_code, answer.headers["x-content-type-options"]) == (500, "nosniff")
+        assert answer.json()["error"]["message"].startswith("a fault in Headrace: KeyError")
+    assert any("KeyError: 'gone'" in json.loads(line).get("trace", "") for line in file.read_text().splitlines())
 
 
 def test_the_page_and_health_can_be_asked_for_their_head(served: Served) -> None:
@@ -328,7 +341,7 @@ def test_every_refusal_is_described_as_it_is_and_every_answer_by_its_type(served
     for path, methods in described["paths"].items():
         for method, told in methods.items():
             refusals = {status: one for status, one in told["responses"].items() if status >= "400"}
-            assert {"401", "404", "413", "422", "503"} <= refusals.keys(), f"{method} {path}"
+            assert {"401", "404", "413", "422", "500", "503"} <= refusals.keys(), f"{method} {path}"
             schemas = {one["content"]["application/json"]["schema"]["$ref"] for one in refusals.values()}
             assert schemas == {"#/components/schemas/Refusal"}, f"{method} {path}"
     types = {

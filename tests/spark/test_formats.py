@@ -69,11 +69,27 @@ def test_a_source_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Pa
         engine.start(tmp_path / "out")
 
 
-def test_a_sink_that_is_not_there_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("into", "message"),
+    [
+        ("format = 'dleta'", "this Spark has no format dleta"),
+        ("format = 'text', path = '{out}/x'", "Spark cannot write text so: .*doesn't support the column `id`"),
+        ("format = 'csv', path = '{out}/x', option.compression = 'z'", "Spark cannot write csv so: .*codec z is not"),
+        ("format = 'csv', path = '{out}/x', option.timestampFormat = 'bb'", "Spark cannot write csv so: .*'bb'"),
+        ("format = 'json', path = '{out}/x', mode = 'error'", "mode = 'error' would write the first micro-batch only"),
+    ],
+)
+def test_a_sink_that_could_not_be_written_to_is_refused(
+    spark: SparkSession, tmp_path: Path, into: str, message: str
+) -> None:
+    """Before anything runs: in a micro-batch it would end the pipeline, with all its other queries."""
+    out = tmp_path / "out"
     engine = Engine(spark)
     engine.sql(
         "CREATE STREAM s (id BIGINT, ts TIMESTAMP) WITH (connector = 'generator');"
-        "CREATE QUERY q AS SELECT id FROM s INTO (connector = 'spark', format = 'dleta');"
+        f"CREATE QUERY q AS SELECT id, ts FROM s INTO (connector = 'spark', {into.format(out=out)});"
     )
-    with pytest.raises(SinkError, match="query q: this Spark has no format dleta"):
-        engine.start(tmp_path / "out")
+    with pytest.raises(SinkError, match=f"query q: {message}"):
+        engine.start(out)
+    assert not list((out / "_checkpoint").glob(".trial*"))
+    assert not (out / "x").exists()

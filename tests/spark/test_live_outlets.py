@@ -46,7 +46,7 @@ class Pipeline:
         session: Any = object()
         engine = Engine(session)
         queries = QuerySet(engine.sql(PROGRAM).queries)
-        checkpoint: Any = SimpleNamespace(id="some checkpoint")
+        checkpoint: Any = SimpleNamespace(id="some checkpoint", directory=out)
         nobody: Any = None
         changes: Any = AtOnce(queries)
         self.live = LiveQueries(engine, checkpoint, out, changes, nobody, nobody, nobody, nobody)
@@ -90,3 +90,13 @@ def test_another_query_of_the_same_name_is_a_new_one(pipeline: Pipeline, tmp_pat
         pipeline.live.make({"add": f"{again} {DEAD}"})
     pipeline.live.make({"add": f"{again} INTO (connector = 'parquet', path = '{tmp_path}/else')"})
     assert is_claimed(tmp_path / "else")
+
+
+def test_a_directory_whose_micro_batches_could_not_be_put_together_is_refused(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """A name that a directory can have, and what is written beside it cannot."""
+    into = f"INTO (connector = 'parquet', path = '{tmp_path}/{'x' * 250}')"
+    with pytest.raises(SinkError, match="the last part of its path is too long"):
+        pipeline.live.make({"add": f"CREATE QUERY new AS SELECT k FROM t {into}"})
+    assert "new" not in pipeline.names

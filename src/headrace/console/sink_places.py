@@ -21,10 +21,9 @@ from headrace.errors import HeadraceError
 from headrace.model import Options, Stream
 from headrace.plan.connectors import PASSED, SINKS
 from headrace.plan.queries import Query
+from headrace.spark.formats import PATH_FORMATS
 from headrace.spark.staging import is_claimed
 
-PATH_FORMATS = frozenset(("avro", "csv", "delta", "json", "orc", "parquet", "text", "xml"))
-"""Formats of Spark that write to their path and nowhere else."""
 NOWHERE = frozenset(("noop", "console"))
 """Formats of Spark that write to no path."""
 ALLOW = "--allow-any-sink"

@@ -2,9 +2,9 @@
 
 Owns the addresses, their answers and how errors look (``{"error": {"message", "hint", "line", "column", "length"}}``):
 400 the SQL is wrong, 403 a sink that callers may not write to, 404 there is no such query or address, 405 nor such a
-method, 409 it cannot be done now, 422 not what is asked for, 503 the pipeline has ended. Server-sent events carry their
-micro-batch as id, so a reader that was cut off goes on where it was. Nothing here computes; whatever may wait is
-done by the service's threads. Needs the extra ``console``.
+method, 409 it cannot be done now, 422 not what is asked for, 500 a fault of ours, 503 the pipeline has ended.
+Server-sent events carry their micro-batch as id, so a reader that was cut off goes on where it was. Nothing here
+computes; whatever may wait is done by the service's threads. Needs the extra ``console``.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         (409, "it cannot be done now"),
         (413, "the request is too long"),
         (422, "not what is asked for"),
+        (500, "a fault in Headrace"),
         (503, "the pipeline has ended"),
     )
 }
@@ -146,6 +147,7 @@ def web_app(service: Service, token: str | None = None) -> Access:
     app.exception_handler(HeadraceError)(_refusing(service))
     app.exception_handler(HTTPException)(_refuse_address)
     app.exception_handler(RequestValidationError)(_refuse_request)
+    app.exception_handler(Exception)(_own_up)
     _serve_queries(app, service)
     _serve_sql(app, service)
     _serve_pipeline(app, service)
@@ -175,13 +177,15 @@ def _refusing(service: Service) -> Callable[[Request, Exception], Awaitable[Resp
 
 
 async def _refuse_address(request: Request, error: Exception) -> Response:
-    """Answers what has no place here: an address, or a method of one."""
+    """Answers what has no place here: an address, a method of one, or a body that is no JSON at all."""
     assert isinstance(error, HTTPException)
     message = {
+        400: "body: it cannot be read as JSON",
         404: f"there is nothing at {request.url.path}: see /openapi.json",
         405: f"{request.method} cannot be done to {request.url.path}: see /openapi.json",
     }.get(error.status_code, error.detail)
-    return JSONResponse({"error": {"message": message}}, error.status_code, error.headers)
+    status = 422 if error.status_code == 400 else error.status_code  # 400 is for SQL, with its place
+    return JSONResponse({"error": {"message": message}}, status, error.headers)
 
 
 async def _refuse_request(_request: Request, error: Exception) -> Response:
@@ -189,6 +193,12 @@ async def _refuse_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     wrong = [f"{'.'.join(str(one) for one in told['loc'])}: {told['msg']}" for told in error.errors()]
     return JSONResponse({"error": {"message": "; ".join(wrong)}}, 422)
+
+
+async def _own_up(_request: Request, error: Exception) -> Response:
+    """Answers when it is us who are wrong; the whole story is in the log."""
+    message = f"a fault in Headrace: {type(error).__name__}; what was asked for may or may not have been done"
+    return JSONResponse({"error": {"message": message}}, 500)
 
 
 async def _done_by(threads: Executor, work: Callable[..., _T], *given: Any) -> _T:

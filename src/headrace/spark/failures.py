@@ -39,14 +39,27 @@ def explained_failure(error: Exception, directory: Path) -> HeadraceError:
     if ours:
         name, message = ours[-1]
         return _ERRORS.get(name, InvariantError)(message + where)
-    story = _PREAMBLE.sub("", text.partition("=== Streaming Query ===")[0])
-    conditions = [(one.group(1), one.group(2).strip()) for one in _CONDITION.finditer(story)]
+    story = _story(text)
     header = _HEADER.search(story)
     if header is not None:
         return SourceError(f"the header of {header[1]} does not have the declared columns in order. {_CORRECT}{where}")
-    for code, message in conditions:
+    for code, message in _conditions(story):
         if code.startswith(_SOURCE_CONDITIONS):
             return SourceError(f"{message} {_CORRECT}{where}")
-    raised = _RAISED.findall(story)
-    cause = raised[-1] if raised else conditions[-1][1] if conditions else story.strip().splitlines()[0]
-    return HeadraceError(f"the streaming query failed: {cause}{where}")
+    return HeadraceError(f"the streaming query failed: {cause_in(text)}{where}")
+
+
+def cause_in(text: str) -> str:
+    """What went wrong in the end, out of all that Spark says of it."""
+    story = _story(text)
+    raised, conditions = _RAISED.findall(story), _conditions(story)
+    return str(raised[-1] if raised else conditions[-1][1] if conditions else story.strip().splitlines()[0])
+
+
+def _story(text: str) -> str:
+    return _PREAMBLE.sub("", text.partition("=== Streaming Query ===")[0])
+
+
+def _conditions(story: str) -> list[tuple[str, str]]:
+    """Spark's error conditions: (code, message)."""
+    return [(one.group(1), one.group(2).strip()) for one in _CONDITION.finditer(story)]

@@ -145,5 +145,6 @@ class LiveQueries:
         there = {query.name for query in after.running if query in queries.running}
         for one in {path for query, path in sinks.directories.items() if query not in there}:
             claim(one, self._checkpoint.id)
-        make_ready(self._engine.spark, [one for query, one in sinks.outlets.items() if query not in there])
+        new = [one for query, one in sinks.outlets.items() if query not in there]
+        make_ready(self._engine.spark, new, self._checkpoint.directory)
         return Change(after, recorded(record, queries, after), self._engine.work(plan, sinks), sinks)

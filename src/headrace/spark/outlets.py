@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -43,13 +44,14 @@ class Outlet:
         return f"{ddl(self.schema)}, {SHARD} int, {ROW} bigint"
 
 
-def make_ready(spark: SparkSession, outlets: Iterable[Outlet]) -> None:
-    """Refuses outlets that could not be written to; makes topics that are not there."""
+def make_ready(spark: SparkSession, outlets: Iterable[Outlet], aside: Path) -> None:
+    """Refuses outlets that could not be written to; makes topics that are not there. ``aside``: a directory that driver
+    and executors share."""
     for one in outlets:
         if one.connector == kafka.FORMAT:
             kafka.ready_topics(spark, one.query, one.into)
         else:
-            formats.check_writable_format(spark, one.query, one.into)
+            formats.check_writable_format(spark, one.query, one.schema, one.into, aside)
 
 
 def write_out(outlets: Iterable[Outlet], rows_of: Callable[[Outlet], DataFrame], batch: int, run: str) -> None:

@@ -251,7 +251,7 @@ class Engine:
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in set(sinks.directories.values()):
                 claim(one, opened.id)
-            make_ready(self.spark, sinks.outlets.values())
+            make_ready(self.spark, sinks.outlets.values(), opened.directory)
             warm_up(self.spark, min(settings.shards, self.spark.sparkContext.defaultParallelism))
             names = tuple(stream.name for stream in self._catalog.streams)
             metrics = RunMetrics(plan.queries, names, windows_of(plan), settings.shards, time.time())

@@ -36,6 +36,8 @@ STAGING = "_staging"
 BATCH_COLUMN = "micro_batch"
 """The column that readers of a whole output directory see besides the query's own."""
 _OWNER = "_checkpoint_id"
+NAME_BYTES = 255
+"""Of a file, on the file systems there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def _publish_one(batch: int, parts: list[StagedPart], directory: Path) -> None:
     final = directory / f"{BATCH_COLUMN}={batch_name(batch)}"
     if final.exists():
         return
-    aside = directory.parent / f".{directory.name}.{batch_name(batch)}"
+    aside = _aside(directory, batch)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     for number, part in enumerate(sorted(parts, key=lambda one: one.path)):
@@ -193,9 +195,16 @@ def _publish_one(batch: int, parts: list[StagedPart], directory: Path) -> None:
     aside.rename(final)
 
 
+def _aside(directory: Path, batch: int) -> Path:
+    """Where a micro-batch is put together, on the directory's file system and out of readers' sight."""
+    return directory.parent / f".{directory.name}.{batch_name(batch)}"
+
+
 def claim(directory: Path, checkpoint_id: str) -> None:
     """Makes the directory this checkpoint's; refused if it has micro-batches of another, or anything else in it."""
     owner = directory / _OWNER
+    if len(os.fsencode(_aside(directory, 0).name)) > NAME_BYTES:
+        raise SinkError(f"cannot write to {directory}: the last part of its path is too long. Give it a shorter one")
     check_writable(directory)
     if owner.exists() and owner.read_text().strip() == checkpoint_id:
         return

@@ -20,6 +20,8 @@ from headrace.sql.literals import checked_duration_us, read_type
 from headrace.sql.text import Span, SqlText, nearest
 
 _NAME = re.compile(r"[^\W\d_]\w*")
+LONGEST_NAME = 200
+"""Bytes of a name that becomes a directory's; a file system takes 255, and more is written beside it."""
 RESERVED = frozenset((
     "AND", "AS", "BETWEEN", "BY", "CASE", "CREATE", "DROP", "ELSE", "END", "FALSE", "FROM", "IN", "INTO", "IS",
     "JOIN", "LIKE", "NOT", "NULL", "ON", "OR", "SELECT", "SET", "THEN", "TRUE", "WHEN", "WHERE", "WINDOW", "WITH",
@@ -117,6 +119,10 @@ class TokenReader:
         if not _NAME.fullmatch(word.text):
             raise self.source.error(
                 f"{word.text!r} cannot be {what}", word.span, "begin with a letter and use letters, digits and _ only"
+            )
+        if len(word.text.encode()) > LONGEST_NAME:
+            raise self.source.error(
+                f"{word.text[:20]}... is too long to be {what}", word.span, f"use at most {LONGEST_NAME} bytes"
             )
         return word
 

@@ -138,9 +138,9 @@ function followTail(name) {
     try {
       const told = await get(`${path}?limit=50`);
       for (const batch of told.batches) putRows(tail, batch);
-      const last = told.batches.at(-1)?.batch;
+      const last = told.batches.at(-1)?.batch ?? -1; // none yet: what comes between the two requests is not missed
       show();
-      await follow(`${path}/stream?limit=50${last === undefined ? "" : `&after=${last}`}`, tail.stop.signal, (kind, batch) => {
+      await follow(`${path}/stream?limit=50&after=${last}`, tail.stop.signal, (kind, batch) => {
         if (kind === "rows" && tail.is_on) putRows(tail, batch);
         if (kind === "dropped") { tail.message = "the query was dropped"; tail.stop.abort(); }
       }, (kind, message) => { if (kind === "refused") tail.message = message; });
