@@ -167,7 +167,7 @@ def _streams(setup: Setup, *, slow: float = 1.0, pair_s: float = PAIR_S) -> Stre
 
 
 def _load(setup: Setup, *, slow: float = WALL_RATES[0]) -> Load:
-    return Load(slow, WALL_RATES[1], 0, 15.0 if setup.is_quick else 45.0, seed=setup.seed)
+    return Load(slow, WALL_RATES[1], 0, 15.0 if setup.is_quick else 25.0, seed=setup.seed)
 
 
 @lru_cache(maxsize=16)
