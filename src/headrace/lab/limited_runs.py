@@ -4,8 +4,9 @@
       Figure 12    results over those of a run in which every probe is made, by the share of its probes
       Figure 13    stale results where nothing but the allocation keeps them away, with few probes
 
-``overload`` has the settings and the runs. "As printed" are the smaller of the paper's parameters (``DENSE``), with
-which all results can be made and counted; "sparse" is all of them with a hundredth of the selectivities.
+``overload`` has the settings and the runs. Figure 11 has the paper's selectivities. So that all results can be made
+and counted, Figure 12 has smaller rates, windows and selectivities of the paper's Figure 10 (``PRINTED``), and Figure
+13 all of them with a hundredth of the selectivities (``SPARSE``).
 
 Cost: some seconds for each run, of which there is one for each plan, allocator and point.
 """
@@ -19,21 +20,26 @@ from statistics import fmean
 
 from headrace.lab.experiment import Numbers
 from headrace.lab.overload import (
-    DENSE,
+    NAMES,
     SHAPES,
     SPARSE,
     Arrivals,
     Family,
     LimitedRun,
+    Setting,
     drawn_setting,
     run_limited,
     saturate,
 )
+from headrace.plan.trees import parse_tree
 
-FAMILIES = {"as printed": DENSE, "sparse": SPARSE}
-FIRST = (0.0003, 0.0003, 0.0003)
-CHANGES = ((0.3, (0.0009, 0.0009, 0.0003)), (0.7, (0.0009, 0.0009, 0.0006)))
-"""Of Figure 11: selectivities at first, and from which part of the run on they are others, by the paper's factors."""
+PRINTED = Family((300.0, 600.0), (200, 400), (200, 400), (0.015, 0.035), 0.1, 4.0, 1.5)
+"""Of the paper's Figure 10, what a probe finds some results by, as nearly all of its plans do: the last half-way join
+then has most of the work, and JDA_M's equal parts waste theirs."""
+RATE_11, SIZE_11, BETWEEN_11, STEP_11_S, WARM_11_S = 600.0, 500, 1000, 0.02, 3.0
+FIRST = (0.01, 0.01, 0.05)
+CHANGES = ((0.3, (0.03, 0.03, 0.05)), (0.7, (0.03, 0.03, 0.1)))
+"""Of Figure 11: selectivities at first, and from which part of the run on they are others, as in the paper."""
 MINUTES = 10
 LITTLE = 0.2
 """Of saturation's probes: the service rate of Figure 13."""
@@ -53,36 +59,41 @@ def _text(family: Family) -> dict[str, str]:
     }
 
 
-DENSE_TEXT, SPARSE_TEXT = _text(DENSE), _text(SPARSE)
+PRINTED_TEXT, SPARSE_TEXT = _text(PRINTED), _text(SPARSE)
+TEXT_11 = {"rates": f"{RATE_11:g} tuples/s", "states": f"{SIZE_11} tuples, {BETWEEN_11} in between"}
 
 
 def over_time(allocators: dict[str, str], seconds: float, seed: int) -> dict[str, dict[str, list[int]]]:
     """By shape and allocator: results so far after each tenth of a run whose selectivities change twice."""
     found: dict[str, dict[str, list[int]]] = {}
     for shape in SHAPES:
-        first = replace(drawn_setting(SPARSE, shape, seed), selectivities=FIRST)
-        changes = tuple((WARM_S + part * seconds, others) for part, others in CHANGES)
-        whole = saturate(Arrivals(first, SPARSE.seconds), WARM_S)
-        arrivals = Arrivals(replace(first, changes=changes), WARM_S + seconds)
+        first = _setting_11(shape, seed)
+        changes = tuple((WARM_11_S + part * seconds, others) for part, others in CHANGES)
+        whole = saturate(Arrivals(first, 2 * WARM_11_S), WARM_11_S)
+        arrivals = Arrivals(replace(first, changes=changes), WARM_11_S + seconds)
         found[shape] = {
-            name: _so_far(run_limited(arrivals, whole, used, 0.3, WARM_S), seconds) for name, used in allocators.items()
+            name: _so_far(run_limited(arrivals, whole, used, 0.3, WARM_11_S), seconds)
+            for name, used in allocators.items()
         }
     return found
 
 
+def _setting_11(shape: str, seed: int) -> Setting:
+    states = parse_tree(SHAPES[shape], NAMES).states
+    sizes = {state: SIZE_11 if len(state) == 1 else BETWEEN_11 for state in states}
+    return Setting(shape, (RATE_11,) * len(NAMES), sizes, FIRST, seed=seed, step_s=STEP_11_S)
+
+
 def _so_far(run: LimitedRun, seconds: float) -> list[int]:
-    ends = [WARM_S + seconds * part / MINUTES for part in range(MINUTES + 1)]
+    ends = [WARM_11_S + seconds * part / MINUTES for part in range(MINUTES + 1)]
     return [sum(results for at_s, results in run.moments if at_s < end - 1e-9) for end in ends]
 
 
 def of_saturation(
     allocators: dict[str, str], shares: Sequence[float], seeds: Sequence[int]
-) -> dict[str, dict[str, dict[str, list[float]]]]:
-    """By family, shape and allocator: results over saturation's for each share of its probes, the mean over plans."""
-    return {
-        kind: {shape: _by_share(family, shape, allocators, shares, seeds) for shape in SHAPES}
-        for kind, family in FAMILIES.items()
-    }
+) -> dict[str, dict[str, list[float]]]:
+    """By shape and allocator: results over saturation's for each share of its probes, the mean over plans."""
+    return {shape: _by_share(PRINTED, shape, allocators, shares, seeds) for shape in SHAPES}
 
 
 def _by_share(

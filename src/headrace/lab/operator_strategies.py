@@ -41,9 +41,9 @@ from headrace.lab.experiment import (
     number,
 )
 from headrace.lab.many_operators import many_operators
-from headrace.lab.queue_strategies import EngineRun, calibrate, run_together
+from headrace.lab.queue_strategies import EngineRun, Phases, calibrate, run_together
 from headrace.lab.simulation import Simulated, bursty_arrivals, in_phases, simulate
-from headrace.lab.sixteen_queries import Sixteen, counted
+from headrace.lab.sixteen_queries import QUERIES, Sixteen, counted
 from headrace.model import QueryId
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName, OperatorNode
@@ -51,6 +51,8 @@ from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName, Ope
 STRATEGIES = ("fifo", "chain", "path", "segment", "simplified")
 MEMORY = {"threshold, short": 0.5, "threshold, plenty": 4.0}
 """Threshold's, as a part of what path capacity needs at most."""
+ROWS = tuple(name for name, text in QUERIES.items() if "GROUP BY" not in text)
+"""The queries by the wall clock that have no aggregates."""
 NEAR = 0.05
 """Two numbers that differ by less are the same."""
 TICK_S, SLICE_S = 0.5, 0.25
@@ -192,9 +194,13 @@ def _simulated(seed: int, is_quick: bool) -> Numbers:
     ours = {
         "queries": f"16, {len(setting.graph.names)} operators, simulated",
         "lasts": f"{seconds:.0f} s",
-        "load": ", ".join(f"{load:.0%} from {since:.0%} of the time on" for since, load in PHASES),
+        "load": _phases_text(PHASES),
     }
     return {"ours": ours, "runs": runs}
+
+
+def _phases_text(phases: Phases) -> str:
+    return ", ".join(f"{load:.0%} from {since:.0%} of the time on" for since, load in phases)
 
 
 def _simulated_run(run: Simulated, limit_bytes: float | None, bucket_s: float) -> Numbers:
@@ -224,13 +230,14 @@ def _simulated_run(run: Simulated, limit_bytes: float | None, bucket_s: float) -
 def _measured(seed: int, is_quick: bool) -> Numbers:
     setting = Sixteen(seconds=0.8 if is_quick else 2.4, scale=0.25 if is_quick else 1.0, seed=seed)
     known = calibrate(setting)
-    plain = run_together({name: (name, None) for name in STRATEGIES}, known, 1.0)
+    phases = ((0.0, 1.0),) if is_quick else PHASES
+    plain = run_together({name: (name, None) for name in STRATEGIES}, known, phases)
     limits = {name: max(1, round(part * plain["path"].peak_bytes)) for name, part in MEMORY.items()}
-    limited = run_together({name: ("threshold", limit) for name, limit in limits.items()}, known, 1.0)
+    limited = run_together({name: ("threshold", limit) for name, limit in limits.items()}, known, phases)
     ours = {
         "queries": f"16 in SQL, on one shard, {counted(known.plan)}",
         "lasts": f"{setting.intervals} s of stream time",
-        "load": "100% of the time, measured; bursts take more",
+        "load": _phases_text(phases),
     }
     return {"ours": ours, "runs": {name: told_run(one) for name, one in (plain | limited).items()}}
 
@@ -293,15 +300,22 @@ def _figure_3(numbers: Numbers) -> list[Picture]:
 def throughput_claims(numbers: Numbers) -> list[Claim]:
     """Of Figure 3."""
     runs = numbers["runs"]
-    totals = [runs[name]["results"] for name in STRATEGIES]
+    totals = [_rows(runs[name]) for name in STRATEGIES]
     spread = {name: _spread([one[1] for one in runs[name]["moments"]]) for name in ("chain", "simplified", "path")}
     peak = max(one[1] for one in runs["chain"]["moments"]) / fmean(one[1] for one in runs["chain"]["moments"])
     return [
-        at_most("all strategies deliver the same in the end: most over least", max(totals) / min(totals), 1.02),
+        at_most("all strategies deliver the same in the end: most over least", max(totals) / max(min(totals), 1), 1.02),
         less("path capacity has a smoother output than Chain: variation", spread["path"], spread["chain"]),
         less("so has simplified segment: variation", spread["simplified"], spread["chain"]),
         near("Chain's highest output rate is almost 5 times its average", peak, 5),
     ]
+
+
+def _rows(run: Numbers) -> float:
+    """What a run delivered: results of queries without aggregates, as all of the paper's are. An aggregate has a row
+    for each time that it is evaluated."""
+    by_query: dict[str, float] = run.get("by_query", {})
+    return sum(by_query[name] for name in ROWS if name in by_query) if by_query else float(run["results"])
 
 
 def _spread(values: list[float]) -> float:
@@ -350,11 +364,11 @@ def threshold_claims(numbers: Numbers) -> list[Claim]:
     runs = numbers["runs"]
     latency = {name: run["mean_latency_s"] for name, run in runs.items()}
     short, plenty = runs["threshold, short"], runs["threshold, plenty"]
-    way = (short["mean_latency_s"] - latency["path"]) / max(latency["chain"] - latency["path"], 1e-9)
     return [
         at_most("short of memory: largest queues carried over, against the limit",
                 short["peak_bytes"] / short["limit_bytes"], 1.0),
-        at_most("short of memory: of the way from path capacity's latency to Chain's", way, 0.5),
+        less("short of memory: a hybrid of path capacity and simplified segment, whose latency is not exceeded by 5%",
+             short["mean_latency_s"], latency["simplified"], times=1 + NEAR),
         at_least("short of memory: it changes its mode", short["mode_changes"], 1),
         at_most("memory is plenty: latency over path capacity's", plenty["mean_latency_s"] / latency["path"], 1 + NEAR),
     ]  # fmt: skip

@@ -5,16 +5,16 @@
 
 Owns ``calibrate`` and ``run_together``. First everything is done without a limit: this tells what operators are like
 (the paper's statistics collection) and how long an interval's work takes on the average. The streams are then played at
-such a speed that this is ``load`` of the time there is; bursts take more. Times are reported in stream time, in which
-every interval lasts a second. A micro-batch that takes longer than its interval makes the next one late, and that one
-finds more arrivals: the sources waited.
+such a speed that this is ``load`` of the time there is; bursts take more, and a run may have phases of load. Times are
+reported in stream time, in which every interval lasts a second. A micro-batch that takes longer than its interval makes
+the next one late, and that one finds more arrivals: the sources waited.
 
 Runs take turns, a micro-batch each: what disturbs the machine disturbs all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.config import Budget
@@ -27,6 +27,9 @@ from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan, share
 from headrace.spark.pacing import Pacer
 from headrace.sql import read_script
+
+Phases = Sequence[tuple[float, float]]
+"""From which part of a run on streams take how much of the time there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +116,33 @@ def _options(strategy: str, limit_bytes: int | None, shards: int) -> ShardOption
     return ShardOptions(block=BlockCut(), scheduling=scheduling, forwards=shards > 1)
 
 
+def load_at(phases: Phases, part: float) -> float:
+    """The load when a part of the run is over.
+
+    >>> [load_at(((0.0, 0.6), (0.5, 2.0)), part) for part in (0.0, 0.4, 0.5, 1.2)]
+    [0.6, 0.6, 2.0, 2.0]
+    """
+    return next(load for since, load in reversed(phases) if since <= part)
+
+
 class _Running:
     """One strategy on its way through the arrivals."""
 
-    def __init__(self, strategy: str, known: Calibrated, load: float, limit_bytes: int | None) -> None:
+    def __init__(self, strategy: str, known: Calibrated, phases: Phases, limit_bytes: int | None) -> None:
         self._intervals = known.feed.intervals
+        self._known, self._phases = known, phases
+        self._now_s, self._taken = INTERVAL_S, 0
         shards = known.feed.shards
         self._host = ShardHost(known.plan, _options(strategy, limit_bytes, shards), shards, known.facts)
-        self._budget_s = known.interval_work_s / load
         self._pacer = Pacer(Budget(time_us=round(self._budget_s * 1e6)))
         self._probes = self._pacer.first_probes()
-        self._now_s, self._taken = INTERVAL_S, 0
         self.run = EngineRun(strategy, limit_bytes, turns=self._host.turns)
+
+    @property
+    def _budget_s(self) -> float:
+        """The time there is for an interval's work now."""
+        at = (self._now_s / INTERVAL_S - 1) / len(self._intervals)
+        return self._known.interval_work_s / load_at(self._phases, at)
 
     @property
     def is_done(self) -> bool:
@@ -134,10 +152,12 @@ class _Running:
         """The micro-batch of what has arrived by now."""
         upto = min(int(self._now_s / INTERVAL_S), len(self._intervals))
         arrived = [one for some in self._intervals[self._taken : upto] for one in some]
+        budget_s = self._budget_s
         done = self._host.step(arrived, self._now_s, self._probes)
         assert self._probes is not None
+        self._now_s += max(1.0, done.spent_s / budget_s) * INTERVAL_S
+        self._pacer.budget = Budget(time_us=round(self._budget_s * 1e6))
         self._probes = self._pacer.next_probes(done.probes, self._probes, done.spent_s * 1e6)
-        self._now_s += max(1.0, done.spent_s / self._budget_s) * INTERVAL_S
         self._note(done, upto - self._taken)
         self._taken = upto
 
@@ -150,11 +170,12 @@ class _Running:
 
 
 def run_together(
-    strategies: Mapping[str, tuple[str, int | None]], known: Calibrated, load: float
+    strategies: Mapping[str, tuple[str, int | None]], known: Calibrated, load: float | Phases
 ) -> dict[str, EngineRun]:
     """Strategies, by name with their memory limits, each on the setting's arrivals until nothing waits. ``load``: the
-    part of the time that all work takes in the long run."""
-    runs = {name: _Running(strategy, known, load, limit) for name, (strategy, limit) in strategies.items()}
+    part of the time that all work takes in the long run, or from which part of the run on it takes how much."""
+    phases = ((0.0, load),) if isinstance(load, float) else load
+    runs = {name: _Running(strategy, known, phases, limit) for name, (strategy, limit) in strategies.items()}
     while behind := [one for one in runs.values() if not one.is_done]:
         for one in behind:
             one.step()

@@ -7,8 +7,9 @@
 Owns :class:`Setting`, ``recorded`` (its tuples) and ``run_policy``. The shard is the one that runs on Spark: blocks of
 one tuple are the paper's algorithms. Windows are full before anything is measured ("fast forwarded"). By the model
 clock a turn costs so much for each tuple's probe and for each pair it finds, fixed so that the streams' mean rate takes
-``load`` of the time; the same bytes each time. By the wall clock a turn takes as long as it took, stretched so that the
-dearest policy has that load.
+``load`` of the time; the same bytes each time. By the wall clock a turn takes the processor's time that it took,
+stretched so that the dearest policy has that load; where other work slows the processor, a :class:`Yardstick` tells by
+how much.
 
 Cost: about a millisecond for each turn, a turn for each tuple and window at most.
 """
@@ -20,8 +21,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from statistics import median
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
@@ -34,6 +37,8 @@ from headrace.plan.sharing import share
 from headrace.sql import read_script
 
 STREAMS = ("temperature", "humidity")
+TURNS_A_LOOK = 50
+"""After so many turns the processor's speed is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +247,39 @@ class ModelClock(_TurnClock):
         return self._probe_s + pairs * self.setting.pair_cost_s
 
 
-class WallClock(_TurnClock):
-    """A turn takes the processor's time that it took, stretched."""
+class Yardstick:
+    """How fast the processor is now, against how fast it was: some fixed work of the kind that turns do. Where other
+    work shares memory and caches, the same work takes more of the processor's time."""
 
-    def __init__(self, setting: Setting, times_s: Sequence[float], stretch: float) -> None:
+    def __init__(self) -> None:
+        chance = np.random.default_rng(0)
+        self._from = pa.array(np.arange(200_000))
+        self._rows = pa.array(chance.integers(0, 200_000, 200_000))
+        self._first_s = median(self._timed_s() for _ in range(15))
+
+    def speed(self) -> float:
+        """1: as at first; 0.5: work takes twice as long."""
+        return self._first_s / max(median(self._timed_s() for _ in range(3)), 1e-9)
+
+    def _timed_s(self) -> float:
+        began_s = time.process_time()
+        np.sort(self._from.take(self._rows).to_numpy())
+        return time.process_time() - began_s
+
+
+class WallClock(_TurnClock):
+    """A turn takes the processor's time that it took, stretched; what the processor became slower by is taken out."""
+
+    def __init__(self, setting: Setting, times_s: Sequence[float], stretch: float, measure: Yardstick) -> None:
         super().__init__(setting, times_s)
         self._stretch, self._began_s = stretch, 0.0
+        self._measure, self._speed = measure, measure.speed()
+
+    def end_turn(self) -> None:
+        is_due = self._is_in_turn and self.run.turns % TURNS_A_LOOK == 0
+        super().end_turn()
+        if is_due:
+            self._speed = self._measure.speed()
 
     def begin(self) -> None:
         self._began_s = time.process_time()
@@ -256,7 +288,7 @@ class WallClock(_TurnClock):
         return self.spent_s()
 
     def spent_s(self) -> float:
-        return (time.process_time() - self._began_s) * self._stretch
+        return (time.process_time() - self._began_s) * self._stretch * self._speed
 
 
 def run_policy(setting: Setting, rows: Recorded, policy: str, clock: _TurnClock) -> PolicyRun:
