@@ -400,7 +400,7 @@ def _claims_infeasible(numbers: Numbers) -> list[Claim]:
     linear, bushy = numbers["linear"], numbers["bushy"]
     total = sum(linear) + sum(bushy)
     return [
-        near("about 8% of plans are infeasible", total / (2 * len(FRESHNESS)), 0.08, 0.5),
+        near("about 8% of plans are infeasible", total / (2 * len(FRESHNESS)), 0.08),
         near("85% of them with the rigid predicate, 1.5 x", (linear[0] + bushy[0]) / total if total else None, 0.85),
         near("65% of them are bushy", sum(bushy) / total if total else None, 0.65),
     ]
