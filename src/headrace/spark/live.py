@@ -15,6 +15,7 @@ from headrace.plan.tree_plans import check_trees
 from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.changes import Change, Changes
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
+from headrace.spark.grain import note_grain
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.ordering import OrderingKeeper
@@ -145,5 +146,6 @@ class LiveQueries:
         there = {query.name for query in after.running if query in queries.running}
         for one in {path for query, path in sinks.directories.items() if query not in there}:
             claim(one, self._checkpoint.id)
+        note_grain(self._checkpoint.evaluation, plan, self._engine.settings)
         make_ready(self._engine.spark, [one for query, one in sinks.outlets.items() if query not in there])
         return Change(after, recorded(record, queries, after), self._engine.work(plan, sinks), sinks)
