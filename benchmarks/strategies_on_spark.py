@@ -112,19 +112,24 @@ def _run(engine: Engine, setting: Sixteen, out: Path) -> dict[str, Any]:
     engine.sql(setting.program())
     run = engine.start(out)
     seen: dict[int, tuple[float, dict[str, Any]]] = {}
-    began_s = time.monotonic()
-    ends_s = began_s + setting.seconds / setting.speed
-    is_done = False
+    lasts_s, began_s, is_done = setting.seconds / setting.speed, time.monotonic(), False
     try:
-        while not is_done and time.monotonic() < ends_s + PATIENCE_S:
+        while not is_done and time.monotonic() < began_s + lasts_s + PATIENCE_S:
             run.wait(TRIGGER_S / 2)
+            before = len(seen)
             for entry in run.history():
-                seen.setdefault(entry["batch"], (time.monotonic() - began_s, entry))
-            is_done = time.monotonic() > ends_s and _is_done(run, seen)
+                seen.setdefault(entry["batch"], (time.monotonic(), entry))
+            if seen and not before:
+                began_s = time.monotonic()  # the streams' clock begins with the first micro-batch
+            is_done = bool(seen) and time.monotonic() > began_s + lasts_s and _is_done(run, seen)
         graph = run.stats().graph
     finally:
         run.stop()
-    moments = [_moment(at_s, entry) for at_s, entry in seen.values()]
+    if not seen:
+        raise SystemExit(
+            f"no micro-batch came to an end in {lasts_s + PATIENCE_S:.0f} s: the machine is too slow, or busy"
+        )
+    moments = [_moment(max(at_s - began_s, 0.0) + TRIGGER_S, entry) for at_s, entry in seen.values()]
     work_ms = [
         max((told.get("join", 0.0) + told.get("emit", 0.0) for told in entry["shards_ms"]), default=0.0)
         for _, entry in seen.values()
