@@ -63,7 +63,7 @@ bench-joins: setup ## join orders, scans and indexes of a multi-way join, withou
 bench-ordering: setup ## Sync-Filter, Filter-Order and Adaptive (paper 004), response times by a real clock; results in out/ordering
 	@$(BIN)/python -m benchmarks.ordering $(BENCH_ARGS)
 
-bench-strategies: setup ## operator strategies under bursts (paper 003), in the engine; with BENCH_ARGS=--spark on Spark too
+bench-strategies: setup ## operator strategies under bursts (paper 003), in the engine; with BENCH_ARGS=--only-spark on Spark
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.queue_strategies $(BENCH_ARGS)
 
 wheel: setup ## the wheel, in dist; installed into a virtual environment of its own, with its extras, and asked its version and page

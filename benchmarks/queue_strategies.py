@@ -4,7 +4,8 @@
 streams' selections take turns (with ``--variants 3`` more than 100 do), under a budget that bursts exceed: all
 strategies on the same arrivals. In the engine by a real clock, a micro-batch each in turn, so that whatever else the
 machine does meets all of them (``headrace.lab.queue_strategies``); with ``--spark`` on Spark, too, one after the other,
-through the public API with two shards. Threshold runs with less memory than path capacity needs, and with plenty. No
+through the public API with two shards (``--only-spark``: that alone). Threshold runs with less memory than any strategy
+needs, with about as much as Chain needs, and with plenty. No
 strategy is kept from starving anyone, as in the paper (``fairness = 'static'``). Memory is what is carried over from
 one micro-batch to the next; in the engine also what waits at the most within one.
 
@@ -24,8 +25,8 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.strategies_report import Results, checks, draw, markdown, show
-from headrace.lab.operator_strategies import MEMORY, STRATEGIES, told_run
+from benchmarks.strategies_report import LIMITS, Results, checks, draw, markdown, show
+from headrace.lab.operator_strategies import STRATEGIES, told_run
 from headrace.lab.queue_strategies import Calibrated, calibrate, run_together
 from headrace.lab.sixteen_queries import Sixteen, counted
 from headrace.plan.capacities import assumed_facts, release_capacities
@@ -48,7 +49,7 @@ def in_engine(setting: Sixteen, load: float, console: Console) -> Results:
     known = calibrate(setting)
     console.print(f"all of an interval's work takes {known.interval_work_s * 1000:.0f} ms on the average")
     plain = run_together({name: (name, None) for name in STRATEGIES}, known, load)
-    limits = {name: max(1, round(part * plain["path"].peak_bytes)) for name, part in MEMORY.items()}
+    limits = {name: max(1, round(part * plain["path"].peak_bytes)) for name, part in LIMITS.items()}
     limited = run_together(
         {"path": ("path", None)} | {name: ("threshold", limits[name]) for name in limits}, known, load
     )
@@ -99,7 +100,8 @@ def finish(results: Results, out: Path, stem: str, console: Console) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out/strategies"))
-    parser.add_argument("--intervals", type=int, default=80, help="seconds of the streams' clock")
+    parser.add_argument("--intervals", type=int, default=80, help="seconds of the streams' clock, in the engine")
+    parser.add_argument("--spark-intervals", type=int, default=26, help="micro-batches that bring tuples, on Spark")
     parser.add_argument("--load", type=float, default=1.2, help="the part of the time that all work takes")
     parser.add_argument("--variants", type=int, default=1, help="of each query; with 3, more than 100 take turns")
     parser.add_argument("--scale", type=float, default=1.0, help="of the streams' rates")
@@ -110,17 +112,18 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console()
-    seconds = options.intervals * Sixteen().speed
-    setting = Sixteen(seconds=seconds, scale=options.scale, seed=options.seed, variants=options.variants)
+    setting = Sixteen(scale=options.scale, seed=options.seed, variants=options.variants)
+    setting = replace(setting, seconds=options.intervals * setting.speed)
     if not options.only_spark:
         finish(in_engine(setting, options.load, console), options.out, "strategies", console)
         (options.out / "spark-runs.json").unlink(missing_ok=True)
     if options.spark or options.only_spark:
         from benchmarks.strategies_on_spark import on_spark
 
+        setting = replace(setting, seconds=options.spark_intervals * setting.speed)
         planned = [
             *((name, name, None) for name in STRATEGIES),
-            *((name, "threshold", part) for name, part in MEMORY.items()),
+            *((name, "threshold", part) for name, part in LIMITS.items()),
         ]
         told = lambda name, run: _say(name, run, console)  # noqa: E731
         runs = on_spark(setting, options.load, planned, options.out, told, options.at_once)

@@ -1,7 +1,8 @@
 """The same queries, streams and strategies on Spark, through the public API.
 
-First a run without a limit that matters tells what a micro-batch's work takes on the average; the others have that time
-over the load as their budget. Every run has its own start, at which the streams' first tuples are due: the arrivals are
+First a run without a limit that matters tells how many probes a micro-batch's work comes to on the average; the
+others have so many over the load as their budget. A budget of time would be other work for each run, as the machine
+is faster or slower then. Every run has its own start, at which the streams' first tuples are due: the arrivals are
 the same, as far as micro-batches begin on time. Latency is from when a result's newest tuple was read to when its
 micro-batch was published; queue memory is what is carried over to the next micro-batch, on all shards together.
 
@@ -27,9 +28,9 @@ from headrace.spark.run import Run
 from headrace.spark.session import Engine
 
 SHARDS = 2
-TRIGGER_S = 3.0
+TRIGGER_S = 2.5
 """A micro-batch has an interval of the setting's event time."""
-PATIENCE_S = 600
+PATIENCE_S = 180
 """How long a run may go on after the last tuple."""
 
 Planned = Sequence[tuple[str, str, float | None]]
@@ -49,14 +50,14 @@ def on_spark(
     """All strategies; ``planned``: by name, a strategy, and its memory as a part of what path capacity needs. None:
     this go made ``at_once`` runs, and some are left."""
     slower = replace(setting, speed=setting.speed / TRIGGER_S)
-    stored = _Stored(out / "spark-runs.json", {"load": load, **asdict(slower)})
+    stored = _Stored(out / "spark-runs.json", {"load": load, "budget": "probes", **asdict(slower)})
     ahead = [(FREE, "path", None), *planned]
     left = [one for one in ahead if one[0] not in stored.runs]
     spark = local_session(out / "spark.log") if left else None
     try:
         for name, strategy, part in left[:at_once]:
             limit_bytes = None if part is None else max(1, round(part * stored.runs["path"]["peak_bytes"]))
-            budget = "1 h" if name == FREE else f"{round(stored.runs[FREE]['work_ms'] / load)} ms"
+            budget = "1 h" if name == FREE else f"{round(stored.runs[FREE]['interval_probes'] / load)} probes"
             engine = Engine(spark, _settings(strategy, budget, limit_bytes))
             stored.add(name, {**_run(engine, slower, out / "run"), "limit_bytes": limit_bytes})
             say(name, stored.runs[name])
@@ -66,11 +67,13 @@ def on_spark(
             spark.stop()
     if any(name not in stored.runs for name, _, _ in ahead):
         return None
-    work_ms = round(stored.runs[FREE]["work_ms"], 1)
+    free = stored.runs[FREE]
     return {
         "where": "spark",
         "load": load,
-        "interval_work_ms": work_ms,
+        "interval_work_ms": round(free["work_ms"], 1),
+        "interval_probes": round(free["interval_probes"]),
+        "free_latency_s": free["mean_latency_s"],
         "runs": {name: stored.runs[name] for name, _, _ in planned},
     }
 
@@ -109,32 +112,41 @@ def _run(engine: Engine, setting: Sixteen, out: Path) -> dict[str, Any]:
     engine.sql(setting.program())
     run = engine.start(out)
     seen: dict[int, tuple[float, dict[str, Any]]] = {}
-    began_s = time.monotonic()
-    ends_s = began_s + setting.seconds / setting.speed
+    lasts_s, began_s, is_done = setting.seconds / setting.speed, time.monotonic(), False
     try:
-        while time.monotonic() < ends_s + PATIENCE_S:
-            run.wait(TRIGGER_S)
+        while not is_done and time.monotonic() < began_s + lasts_s + PATIENCE_S:
+            run.wait(TRIGGER_S / 2)
+            before = len(seen)
             for entry in run.history():
-                seen.setdefault(entry["batch"], (time.monotonic() - began_s, entry))
-            if time.monotonic() > ends_s and _is_done(run, seen):
-                break
+                seen.setdefault(entry["batch"], (time.monotonic(), entry))
+            if seen and not before:
+                began_s = time.monotonic()  # the streams' clock begins with the first micro-batch
+            is_done = bool(seen) and time.monotonic() > began_s + lasts_s and _is_done(run, seen)
         graph = run.stats().graph
     finally:
         run.stop()
-    moments = [_moment(at_s, entry) for at_s, entry in seen.values()]
+    if not seen:
+        raise SystemExit(
+            f"no micro-batch came to an end in {lasts_s + PATIENCE_S:.0f} s: the machine is too slow, or busy"
+        )
+    moments = [_moment(max(at_s - began_s, 0.0) + TRIGGER_S, entry) for at_s, entry in seen.values()]
     work_ms = [
-        max(told.get("join", 0.0) + told.get("emit", 0.0) for told in entry["shards_ms"]) for _, entry in seen.values()
+        max((told.get("join", 0.0) + told.get("emit", 0.0) for told in entry["shards_ms"]), default=0.0)
+        for _, entry in seen.values()
     ]
     results = sum(one[1] for one in moments)
+    spans_s = [one[0] - before for one, before in zip(moments, [0.0, *(one[0] for one in moments)], strict=False)]
     assert graph is not None
     return {
         "results": results,
         "mean_latency_s": round(sum(one[2] for one in moments) / max(results, 1), 3),
         "peak_bytes": max(one[3] for one in moments),
-        "mean_bytes": round(sum(one[3] for one in moments) / len(moments)),
+        "mean_bytes": round(sum(one[3] * span for one, span in zip(moments, spans_s, strict=True)) / moments[-1][0]),
+        "is_done": is_done,
         "mode_changes": graph.mode_changes,
         "turns": sum(one.turns for one in graph.operators),
-        "work_ms": sum(work_ms) / len(work_ms),
+        "work_ms": sum(work_ms) / setting.intervals,
+        "interval_probes": sum(entry["probes"] for _, entry in seen.values()) / setting.intervals,
         "moments": moments,
     }
 

@@ -8,13 +8,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from headrace.lab.operator_strategies import latency_claims, memory_claims, threshold_claims
+from headrace.lab.experiment import Claim, at_most, equals
+from headrace.lab.operator_strategies import MEMORY, latency_claims, memory_claims, threshold_claims
 
 Results = dict[str, Any]
+
+ENOUGH = "threshold, enough"
+LIMITS = {**MEMORY, ENOUGH: 0.8}
+"""Threshold's memory, as a part of what path capacity needs at most. ``short`` is less than any strategy needs, so that
+sources wait; ``enough`` is about what Chain needs or more, and less than path capacity."""
 
 COLOURS = {
     "fifo": "#8a8f98", "chain": "#c2571a", "path": "#1b7f79", "segment": "#b8860b", "simplified": "#5b4b9a",
     "threshold, short": "#c03070", "threshold, plenty": "#7aa6c2",
+    ENOUGH: "#3c78d8",
 }  # fmt: skip
 COLUMNS = ("strategy", "mean latency", "carried over at most", "on average", "memory limit", "mode changes", "turns")
 
@@ -23,8 +30,23 @@ def checks(results: Results) -> list[dict[str, Any]]:
     """What the paper says, on these numbers. Threshold is compared with the path capacity that ran beside it."""
     runs = results["runs"]
     beside = {**results, "runs": {**runs, "path": results.get("path_again", runs["path"])}}
-    claims = [*latency_claims(results), *memory_claims(results), *threshold_claims(beside)]
+    claims = [
+        *latency_claims(results), *memory_claims(results), *threshold_claims(beside), *_enough_claims(beside["runs"]),
+    ]  # fmt: skip
+    if results["where"] == "spark":
+        claims.append(equals("runs with work left in the end", sum(not one["is_done"] for one in runs.values()), 0))
     return [{"what": one.says, "wanted": one.expected, "measured": one.found, "met": one.holds} for one in claims]
+
+
+def _enough_claims(runs: Results) -> list[Claim]:
+    """Where its memory is enough for those who need little, and not for path capacity."""
+    run, path, chain = runs[ENOUGH], runs["path"]["mean_latency_s"], runs["chain"]["mean_latency_s"]
+    way = (run["mean_latency_s"] - path) / max(chain - path, 1e-9)
+    return [
+        at_most("enough memory: largest queues carried over, against the limit",
+                run["peak_bytes"] / run["limit_bytes"], 1.0),
+        at_most("enough memory: of the way from path capacity's latency to Chain's", way, 0.5),
+    ]  # fmt: skip
 
 
 # --- output

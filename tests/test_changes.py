@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from headrace import reference
 from headrace.engine.cutting import BlockCut
+from headrace.engine.dispatching import Scheduling
 from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
 from headrace.model import INT, Catalog, QueryId, Stream, StreamId
@@ -58,6 +59,30 @@ def changes(draw: st.DrawFn) -> tuple[Case, tuple[Query, ...], tuple[Query, ...]
 
 def _fewer(query: Query) -> tuple[Expression, ...]:
     return tuple(one for one in query.conditions if getattr(one, "function", None) == "=")
+
+
+# --- another query of the same name
+
+
+@pytest.mark.parametrize("restoring", [False, True])
+def test_what_waits_before_an_operator_is_not_for_a_later_query_of_the_same_name(restoring: bool) -> None:
+    rows = [cases.row(number / 2, number, k=1) for number in range(24)]
+    stays, wide, narrow = join("stays"), join("other"), join("other", window_s=1)
+    case = Case(TWO, {A: rows, B: rows}, (stays, wide))
+    options = ShardOptions(block=BlockCut(span_us=cases.SECOND_US), scheduling=Scheduling("chain", "static"))
+    way = Way((4,), options=options, probes=8, restoring=restoring)
+    host, queued, before = cases.host_for(case, way), 0, 0
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == 4:
+            queued, before = sum(shard.queued_items for shard in host.shards), len(host.rows("other"))
+            host.change(case.catalog, (stays, narrow))
+        cases.arrive(host, chunks)
+    host.end()
+    later = host.rows("other")[before:]
+    assert queued
+    assert later
+    assert all(abs(row["ts0"] - row["ts1"]).total_seconds() <= 1 for row in later)  # type: ignore[operator]
+    assert cases.same_rows(cases.got(host, stays), reference.answer(stays, case.catalog, case.arrivals))
 
 
 # --- queries that stay

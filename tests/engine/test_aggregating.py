@@ -63,6 +63,23 @@ def test_a_larger_window_that_comes_live_begins_with_all_that_the_others_have(
         assert (row["d"], row["n"]) == (len(set(keys)), len(keys))
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_window_that_comes_live_counts_no_tuple_that_it_does_not_reach(shards: int) -> None:
+    """Panes of the others are as exact as their evaluation needs it: 5 s; the new window's end lies within one."""
+    alone = read_script(STREAM + counting("even", "10 s"))
+    both = read_script(STREAM + counting("even", "10 s") + counting("odd", "7 s"))
+    options = ShardOptions(reevaluate_us=5 * SECOND_US)
+    host = LocalHost(alone.catalog, alone.queries, shards=shards, options=options)
+    tuples = [(second, second * SECOND_US) for second in range(1, 31)]
+    for number in range(0, 30, 3):
+        if number == 12:
+            host.change(both.catalog, both.queries)
+        host.arrive(rows(tuples[number : number + 3]))
+    counts = [(row["ts"].second, row["n"]) for row in host.rows("odd")]  # type: ignore[attr-defined]
+    assert counts == [(10, 6), (20, 8)]  # from 5 on instead of 3, from 10 on instead of 8; then from 13 on, as it stays
+    assert [row["n"] for row in host.rows("even")] == [5, 10, 11]
+
+
 def test_what_waits_for_its_evaluation_is_stored_once() -> None:
     """An hour between evaluations: micro-batches store what they bring, and those that bring nothing store nothing."""
     script = read_script(STREAM + counting("lazy", "1 hour"))

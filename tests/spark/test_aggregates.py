@@ -12,6 +12,7 @@ from commands import Command
 from pyspark.sql import DataFrame, SparkSession
 from streams import Feed, Row, cut, declare, output, readings
 
+from headrace.errors import SqlError
 from headrace.model import StreamId
 from headrace.reference_aggregates import evaluation_times, grouped_answer
 from headrace.spark.session import Engine, Run
@@ -85,6 +86,10 @@ def test_aggregates_every_so_often_on_one_shard(spark: SparkSession, tmp_path: P
     run_once(spark, program, tmp_path / "out")
     for query, rows in expected(program, feeds, 5_000_000).items():
         assert output(tmp_path / "out" / query) == rows, query
+    finer = Engine(spark)
+    finer.sql(program.replace("'5 seconds'", "'2 seconds'"))
+    with pytest.raises(SqlError, match="put together for evaluation every 5 seconds"):
+        finer.start(tmp_path / "out", once=True)
 
 
 def test_aggregates_killed_and_started_again(tmp_path: Path) -> None:

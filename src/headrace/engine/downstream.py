@@ -54,11 +54,12 @@ class RawRows:
 @dataclass(slots=True)
 class TurnItem:
     """What one turn made for one class. ``came``: the step of the tuples it is of; ``known_us``: until when all results
-    are in earlier items."""
+    are in earlier items; ``epoch``: whose queries its rows are for, and not for those that came since."""
 
     weight: float
     came: int
     known_us: int
+    epoch: int
     rows: list[RawRows] = field(default_factory=list)
 
     @property
@@ -109,7 +110,8 @@ class Stage:
 
 
 class Downstream:
-    """The operators of one group's classes. ``classes``: as the plan has them; ``raw``: as the join gives them."""
+    """The operators of one group's classes. ``classes``: as the plan has them; ``raw``: as the join gives them;
+    ``since``: from which epoch on each query is served, by identity; ``epoch``: the one that is now."""
 
     def __init__(
         self,
@@ -117,12 +119,16 @@ class Downstream:
         raw: Sequence[OutputClass],
         names: Sequence[tuple[OperatorName, ...]],
         folds: Mapping[int, FoldOperator],
+        since: Mapping[str, int],
+        epoch: int,
     ) -> None:
         self._classes = classes
+        self._epoch = epoch
         self._folds = folds
         self.stages: dict[OperatorName, Stage] = {}
         self._first: dict[int, OperatorName] = {}
         self._class_of: dict[QueryId, int] = {}
+        self._since: dict[QueryId, int] = {}
         for number, cls in enumerate(raw):
             if cls.deferred is None:
                 continue
@@ -133,6 +139,7 @@ class Downstream:
             self.stages[first].then += last
             self.stages |= {name: Stage(number, folds=True) for name in last}
             self._class_of |= {member.query: number for member in cls.members}
+            self._since |= {member.query: since[member.identity] for member in cls.members}
         self._dropped: list[str] = []
 
     # --- queues
@@ -148,7 +155,7 @@ class Downstream:
         for folded in (one for one in found if one.number in self._first):
             rows.setdefault(folded.number, []).append(_to_fold(folded))
         for number, name in self._first.items():
-            self.stages[name].put(TurnItem(weight, came, known_us, rows.get(number, [])))
+            self.stages[name].put(TurnItem(weight, came, known_us, self._epoch, rows.get(number, [])))
 
     def takes(self, emission: EmitRows) -> bool:
         """Whether an operator here is to go on with this."""
@@ -186,18 +193,24 @@ class Downstream:
         pairs = [(one, batch) for one, batch in zip(item.rows, made, strict=True) if batch.num_rows]
         for name in stage.then:
             rows = [RawRows(batch, complete_us=one.complete_us) for one, batch in pairs]
-            self.stages[name].put(TurnItem(item.weight * selectivity, item.came, item.known_us, rows))
+            self.stages[name].put(TurnItem(item.weight * selectivity, item.came, item.known_us, item.epoch, rows))
         if stage.then:
             return
         is_counted = self._classes[stage.number].delivery is Delivery.COUNT
         for one, batch in pairs:
-            queries = tuple(query for query in one.queries if self._class_of.get(query) == stage.number)
+            queries = self._served(stage, item, one.queries)
             times = np.unique(int64s_of(batch, ARRIVED), return_inverse=True)
             arrived = counted_times(*times, [batch.num_rows])[0]
-            if is_counted:
+            if queries and is_counted:
                 yield EmitCount(queries, batch.num_rows, arrived)
             elif queries:
                 yield EmitRows(queries, batch.drop_columns([ARRIVED]), arrived, one.part)
+
+    def _served(self, stage: Stage, item: TurnItem, queries: Sequence[QueryId]) -> tuple[QueryId, ...]:
+        """Of the queries that an item's rows are for, those that are still there: another one of the same name, with
+        another window perhaps, came later."""
+        mine = (query for query in queries if self._class_of.get(query) == stage.number)
+        return tuple(query for query in mine if self._since[query] <= item.epoch)
 
     def _selected(self, number: int, rows: RawRows) -> pa.RecordBatch:
         """The rows that pass a class's filters, as its select list has them, with their arrivals; where they are folded
@@ -247,7 +260,7 @@ class Downstream:
     def to_json(self) -> dict[str, Any]:
         return {
             name: [
-                [item.weight, item.came, item.known_us, [_rows_to_json(one) for one in item.rows]]
+                [item.weight, item.came, item.known_us, [_rows_to_json(one) for one in item.rows], item.epoch]
                 for item in stage.items
             ]
             for name, stage in self.stages.items()
@@ -262,8 +275,8 @@ class Downstream:
             if stage is None:
                 orphans += [rows[0] for item in items for rows in item[3]]
                 continue
-            for weight, came, known_us, rows in items:
-                stage.put(TurnItem(weight, came, known_us, [_rows_from_json(one, source) for one in rows]))
+            for weight, came, known_us, rows, epoch in items:
+                stage.put(TurnItem(weight, came, known_us, epoch, [_rows_from_json(one, source) for one in rows]))
         return orphans
 
 

@@ -87,7 +87,8 @@ class GroupOperator:
         self._turn_of: PendingBlock
         self.folds = GroupFolds(group, options.points, serial, forwards=options.forwards)
         self.is_deferred = classes is not None
-        self.downstream = Downstream(classes or (), group.classes if classes else (), names, self.folds.operators)
+        raw, folds = group.classes if classes else (), self.folds.operators
+        self.downstream = Downstream(classes or (), raw, names, folds, since, epoch)
         self._serial = serial
         self.step_number = 0
         self.scanned_rows = 0.0

@@ -66,7 +66,7 @@ from headrace.plan.methods import SCANNING
 from headrace.plan.shard_graph import join_name
 from headrace.plan.sharing import Group, SharedPlan
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 LATE = "late"
 """Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32

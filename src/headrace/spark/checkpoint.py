@@ -7,6 +7,7 @@ CHECKPOINT/requests/        what other programs ask of a run: queries to add or 
 CHECKPOINT/changes.jsonl    what was added and dropped while running
 CHECKPOINT/grids.json       which cells each multi-way join's tuples go to
 CHECKPOINT/joins.json       the orders that multi-way joins had come to, and by what was measured
+CHECKPOINT/evaluation.json  how exactly its aggregates can be evaluated
 CHECKPOINT/combined/        the aggregates of groups that span shards
 CHECKPOINT/spark/           Spark's own: offsets, commits, state
 """
@@ -82,6 +83,11 @@ class Checkpoint:
     def grids(self) -> Path:
         """Which cells the tuples of each multi-way join go to."""
         return self.directory / "grids.json"
+
+    @property
+    def evaluation(self) -> Path:
+        """How exactly its aggregates can be evaluated (``grain``)."""
+        return self.directory / "evaluation.json"
 
     @property
     def combined(self) -> Path:

@@ -15,6 +15,7 @@ from headrace.plan.tree_plans import check_trees
 from headrace.spark.allocation_keeper import AllocationKeeper
 from headrace.spark.changes import Change, Changes
 from headrace.spark.checkpoint import GO_ON_MESSAGE, Checkpoint
+from headrace.spark.grain import note_grain
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.ordering import OrderingKeeper
@@ -147,4 +148,5 @@ class LiveQueries:
             claim(one, self._checkpoint.id)
         new = [one for query, one in sinks.outlets.items() if query not in there]
         make_ready(self._engine.spark, new, self._checkpoint.directory)
+        note_grain(self._checkpoint.evaluation, plan, self._engine.settings)
         return Change(after, recorded(record, queries, after), self._engine.work(plan, sinks), sinks)

@@ -46,6 +46,7 @@ from headrace.spark.cache import SegmentCache, cache_root
 from headrace.spark.changes import Changes
 from headrace.spark.checkpoint import Checkpoint, has_begun, open_checkpoint
 from headrace.spark.formats import ENDLESS
+from headrace.spark.grain import check_grain, note_grain
 from headrace.spark.graph_keeper import GraphKeeper
 from headrace.spark.joins import JoinKeeper, read_grids
 from headrace.spark.kafka import with_partitions
@@ -247,6 +248,7 @@ class Engine:
                 check_plan_is_used(plan, settings)
                 check_ordering((one.name for one in (*self._queries, *queries.running)), settings)
                 check_kept_trees(plan, read_grids(opened.grids))
+                check_grain(opened.evaluation, plan, settings)
                 sinks = self.sinks(plan, directory)
             leaving.callback(shutil.rmtree, sinks.out / STAGING, ignore_errors=True)
             for one in set(sinks.directories.values()):
@@ -275,6 +277,7 @@ class Engine:
             def begin() -> StreamingQuery:
                 return self._start_query(plan, sinks, opened, metrics, console, changes, *keepers, once=once)
 
+            note_grain(opened.evaluation, plan, settings)
             query = begin()
             live = LiveQueries(self, opened, directory, changes, *keepers)
             return Run(query, live, metrics, opened, leaving.pop_all().close, once=once, progress=progress, again=begin)
