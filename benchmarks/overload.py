@@ -45,6 +45,7 @@ from headrace.lab.overload import (
     saturate,
 )
 from headrace.plan.allocating import Allocation, AllocationProblem
+from headrace.plan.allocators import allocate
 
 SHAPES = ("linear", "bushy")
 READINGS = {"every probe": False, "tuples of streams": True}
@@ -82,12 +83,14 @@ ALLOCATORS: dict[str, str | Allot] = {"jaqpot": "jaqpot", "jda_m": "jda_m", "jda
 
 def figure_12(plans: int, console: Console) -> dict[str, Any]:
     """By reading and shape, allocator and share of saturation: results over saturation's, the mean of several plans
-    with freshness 1.5 x the window; ``clock``: what JAQPOT's probes took of the time that all probes take."""
+    with freshness 1.5 x the window; ``clock``: what JAQPOT's probes took of the time that all probes take; ``model``:
+    its results by the paper's formulas."""
     found: dict[str, Any] = {}
     for (reading, is_by_stream), shape in product(READINGS.items(), SHAPES):
         name = f"{reading}, {shape}"
         shares: dict[str, dict[str, list[float]]] = {one: {} for one in ALLOCATORS}
         clock: dict[str, list[float]] = {}
+        model: dict[str, list[float]] = {}
         feasible = 0
         for seed in islice(feasible_seeds(DENSE, shape, FRESHNESS[0], SPARE * LITTLE), plans):
             setting = replace(drawn_setting(DENSE, shape, seed, FRESHNESS[0]), is_by_stream=is_by_stream)
@@ -99,8 +102,12 @@ def figure_12(plans: int, console: Console) -> dict[str, Any]:
                 if allocator == "jaqpot":
                     feasible += run.is_feasible
                     clock.setdefault(str(share), []).append(run.spent_s / run.seconds / all_of_it.spent_per_s)
-        found[name] = {one: {share: fmean(some) for share, some in by.items()} for one, by in shares.items()}
-        found[name] |= {"clock": {share: fmean(some) for share, some in clock.items()}, "plans": plans}
+                    problem = setting.problem()
+                    limited = problem.with_mu(share * problem.saturation.spent)
+                    model.setdefault(str(share), []).append(allocate(limited).of_saturation)
+        told = shares | {"clock": clock, "model": model}
+        found[name] = {one: {share: fmean(some) for share, some in by.items()} for one, by in told.items()}
+        found[name]["plans"] = plans
         found[name]["feasible"] = [feasible, plans * len(SHARES)]
         console.print(f"figure 12, {name}: {_rounded(found[name])}")
     return found

@@ -96,6 +96,7 @@ _FIGURE_12 = {
     "jaqpot": "JAQPOT",
     "jda_m": "JDA_M",
     "jda_m as printed": "JDA_M as printed",
+    "model": "JAQPOT by the model",
     "clock": "JAQPOT's time",
 }
 _FIGURE_13 = {
