@@ -10,32 +10,39 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-COLOURS = {"jaqpot": "#1b7f79", "jda_m": "#c2571a", "grepp": "#5b6abf", "defer": "#8a8f98", "adapt": "#1b7f79"}
+COLOURS = {
+    "jaqpot": "#1b7f79",
+    "jda_m": "#c2571a",
+    "jda_m as printed": "#a89f91",
+    "grepp": "#5b6abf",
+    "defer": "#8a8f98",
+    "adapt": "#1b7f79",
+}
 
 
 def checks(results: dict[str, Any]) -> list[dict[str, Any]]:
     """What the paper says, on these numbers."""
     found = []
     for shape, one in results.get("figure 12", {}).items():
-        pairs = [(one["jaqpot"][share], one["jda_m"][share]) for share in one["jaqpot"]]
-        ratio = fmean(mine / max(other, 1e-9) for mine, other in pairs)
-        found.append(_check(f"figure 12, {shape}: JAQPOT's results over JDA_M's, mean", ">= 2", ratio))
-        if one.get("feasible", {}).get("ratio"):
-            told = "{} of {} runs".format(*one["feasible"]["runs"])
-            what = f"figure 12, {shape}: the same, where it can be kept fresh ({told})"
-            found.append(_check(what, ">= 2", one["feasible"]["ratio"]))
+        for name, told in (("jda_m", "JDA_M's"), ("jda_m as printed", "JDA_M's as printed")):
+            if name in one:
+                pairs = [(one["jaqpot"][share], one[name][share]) for share in one["jaqpot"]]
+                ratio = fmean(mine / max(other, 1e-9) for mine, other in pairs)
+                found.append(_check(f"figure 12, {shape}: JAQPOT's results over {told}, mean", ">= 2", ratio))
         if shape.endswith("linear"):
             found.append(
                 _check(f"figure 12, {shape}: JAQPOT at 60% of mu, of saturation", ">= 0.7", one["jaqpot"]["0.6"])
             )
     for shape, by_times in results.get("figure 13", {}).items():
-        mine = [cell["jaqpot"] for cell in by_times.values() if "jaqpot" in cell]
-        found.append(
-            _check(f"figure 13, {shape}: JAQPOT's stale results, feasible plans", "<= 0", max(mine, default=0))
-        )
+        for name, how, wanted in (("kept fresh", "as it runs", "<= 0"), ("jaqpot", "as it plans", "<= 0.01")):
+            mine = max(cell[name] for cell in by_times.values())
+            found.append(_check(f"figure 13, {shape}: JAQPOT's stale results, {how}, feasible plans", wanted, mine))
+        least = min(cell["plans"][0] / cell["plans"][1] for cell in by_times.values())
+        found.append(_check(f"figure 13, {shape}: plans that stay feasible while they run", ">= 1", least))
         for name in ("grepp", "jda_m"):
-            stale = by_times["1.5"][name]
-            found.append(_check(f"figure 13, {shape}: {name.upper()}'s stale results at 1.5x", ">= 0.05", stale))
+            stale = max(by_times["1.5"][name], by_times["1.5"][f"{name} elsewhere"])
+            what = f"figure 13, {shape}: {name.upper()}'s stale results at 1.5x, feasible plans or others"
+            found.append(_check(what, ">= 0.05", stale))
         spent = by_times["5.0"]["freshness"] / max(by_times["1.5"]["freshness"], 1e-9)
         found.append(_check(f"figure 13, {shape}: share for freshness, 5x against 1.5x", "<= 0.8", spent))
     for shape, one in results.get("figure 11", {}).items():
@@ -85,23 +92,39 @@ def _check(what: str, wanted: str, measured: float) -> dict[str, Any]:
 
 # --- tables
 
+_FIGURE_12 = {
+    "jaqpot": "JAQPOT",
+    "jda_m": "JDA_M",
+    "jda_m as printed": "JDA_M as printed",
+    "model": "JAQPOT by the model",
+    "clock": "JAQPOT's time",
+}
+_FIGURE_13 = {
+    "kept fresh": "JAQPOT",
+    "jaqpot": "JAQPOT, not let go",
+    "grepp": "GrePP",
+    "jda_m": "JDA_M",
+    "grepp elsewhere": "GrePP, other plans",
+    "jda_m elsewhere": "JDA_M, other plans",
+}
+
 
 def _tables(results: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
     found = []
     for shape, one in results.get("figure 12", {}).items():
         rows = [
-            [f"{float(share):.0%}", f"{one['jaqpot'][share]:.0%}", f"{one['jda_m'][share]:.0%}"]
+            [f"{float(share):.0%}", *(f"{one[name][share]:.0%}" for name in _FIGURE_12 if name in one)]
             for share in one["jaqpot"]
         ]
-        found.append((f"Figure 12, {shape}: results over saturation", ["mu", "JAQPOT", "JDA_M"], rows))
+        head = ["mu", *(told for name, told in _FIGURE_12.items() if name in one)]
+        found.append((f"Figure 12, mu in {shape}: results over saturation", head, rows))
     for shape, by_times in results.get("figure 13", {}).items():
         rows = []
         for times, cell in by_times.items():
-            names = ("kept fresh", "jaqpot", "grepp", "jda_m")
-            stale = [f"{cell[name]:.1%}" if name in cell else "-" for name in names]
+            stale = [f"{cell[name]:.1%}" for name in _FIGURE_13]
             feasible = "{} of {}".format(*cell["plans"])
             rows.append([f"{float(times):g}x", *stale, f"{cell['freshness']:.0%}", feasible])
-        head = ["freshness", "JAQPOT", "JAQPOT, not let go", "GrePP", "JDA_M", "of mu for freshness", "feasible plans"]
+        head = ["freshness", *_FIGURE_13.values(), "of mu for freshness", "feasible as they run"]
         found.append((f"Figure 13, {shape}: stale results with 20% of saturation", head, rows))
     if "figure 11" in results:
         rows = [
@@ -153,7 +176,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def _line(shape: str) -> str:
-    return ":" if "stream tuples" in shape else "-" if shape.startswith("dense") else "--"
+    return ":" if "streams" in shape else "-"
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
@@ -166,7 +189,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     figure, axes = pyplot.subplots(2, 4, figsize=(18, 8))
     for shape, one in results.get("figure 12", {}).items():
         column = int(shape.endswith("bushy"))
-        for name in ("jaqpot", "jda_m"):
+        for name in [each for each in ("jaqpot", "jda_m", "jda_m as printed") if each in one]:
             shares = [100 * float(share) for share in one[name]]
             made = [100 * part for part in one[name].values()]
             style = {"color": COLOURS[name], "linestyle": _line(shape), "marker": "o"}

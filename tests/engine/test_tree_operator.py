@@ -231,6 +231,21 @@ def test_a_state_measured_in_tuples_keeps_the_newest() -> None:
     assert [one for one in ids(tested) if one[2] in (9, 10)] == [(4, 5, 9), (4, 5, 10)]
 
 
+def test_what_is_found_in_a_state_measured_in_tuples_does_not_depend_on_blocks() -> None:
+    """Also within a block a probe meets the newest that were made before it, and no more."""
+    rows = [("a", 1), ("b", 2), ("c", 3), ("a", 4), ("b", 5), ("c", 6), ("a", 7), ("b", 8), ("c", 9), ("b", 10)]
+    found = []
+    for size in (len(rows), 4, 1):
+        tested = host(query("abc", fresh_s=1000), "((a b) c)", state_rows={(0, 1): 2}, is_enforced=False)
+        for begin in range(0, len(rows), size):
+            some = [(name, (number, number)) for name, number in rows[begin : begin + size]]
+            send(tested, **{one: [row for name, row in some if name == one] for one in "abc"})
+        found.append(sorted(ids(tested)))
+        assert tested.tree.state_rows()[0, 1] == 2
+    assert found[0] == found[1] == found[2]
+    assert [one[:2] for one in found[0] if one[2] == 9 and one[1] < 10] == [(4, 8), (7, 8)]  # type: ignore[operator]
+
+
 def test_joined_tuples_leave_with_the_first_of_their_tuples() -> None:
     tested = host(query("abc", window_s=5, fresh_s=1000), "((a b) c)")
     send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])

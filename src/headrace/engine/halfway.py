@@ -89,8 +89,8 @@ class Found:
 
 @dataclass(slots=True)
 class Probe:
-    """What goes on when new tuples of one state probe another. ``since``: on the clock of a partner that is measured
-    in joined tuples, from where on they are held."""
+    """What goes on when new tuples of one state probe another. ``since``: where a partner is measured in joined tuples,
+    by rank of a probe, from where on its clock they are held."""
 
     graph: JoinGraph
     link: Link
@@ -99,7 +99,7 @@ class Probe:
     facts: Sequence[SideFacts]
     now: Now
     is_late: bool = False
-    since: int | None = None
+    since: Callable[[Int64s], Int64s] | None = None
     is_root: bool = False
     stale: int = field(default=0)
     """Pairs that were not fresh any more."""
@@ -109,7 +109,7 @@ class Probe:
         pieces = self.partner.pieces
         if not len(probes) or not pieces:
             return
-        ranges = [self._range(piece, probes) for piece in pieces]
+        ranges = [self._range(piece, probes, ranks) for piece in pieces]
         starts = np.stack([low for _, low, _ in ranges], axis=1)
         lengths = np.stack([np.maximum(high - low, 0) for _, low, high in ranges], axis=1)
         views = [view for view, _, _ in ranges]
@@ -131,14 +131,14 @@ class Probe:
 
     # --- searching
 
-    def _range(self, piece: Piece, probes: Int64s) -> tuple[IndexView, Int64s, Int64s]:
+    def _range(self, piece: Piece, probes: Int64s, ranks: Int64s) -> tuple[IndexView, Int64s, Int64s]:
         """The rows of a piece that may be partners, as ranges of an index."""
         segment = piece.segment
         if self.link.classes:
             of = self.graph.classes[self.link.classes[0]]
             view = self.partner.index(segment, of)
             low, high = self._by_key(view, self.own.class_numbers(self.link.classes[0], of, probes))
-            return view, *self._cut(piece, view, low, high, probes)
+            return view, *self._cut(piece, view, low, high, self._bounds(probes, ranks))
         if self.link.ranges:
             view = segment.index(self.link.ranges[0].index)
             read = self._reader(dict.fromkeys(self.own.sides, (self.own, probes)))
@@ -146,7 +146,9 @@ class Probe:
             return view, *value_ranges(view.keys, limits, len(probes))
         view = self.partner.index(segment, None)
         low, high = np.zeros(len(probes), dtype=np.int64), np.full(len(probes), segment.rows)
-        return view, *(self._cut(piece, view, low, high, probes) if self._is_cut else (low, high))
+        if not self._is_cut:
+            return view, low, high
+        return view, *self._cut(piece, view, low, high, self._bounds(probes, ranks))
 
     @property
     def _is_cut(self) -> bool:
@@ -162,19 +164,19 @@ class Probe:
         low, high = key_ranges(view.keys, distinct)
         return low[of_row], high[of_row]
 
-    def _cut(self, piece: Piece, view: IndexView, low: Int64s, high: Int64s, probes: Int64s) -> tuple[Int64s, Int64s]:
+    def _cut(self, piece: Piece, view: IndexView, low: Int64s, high: Int64s, since: Int64s) -> tuple[Int64s, Int64s]:
         """Ranges in the order of the partner's clock, without rows that are out of reach."""
-        clock, since = piece.segment.ts_us, self._bounds(probes)
+        clock = piece.segment.ts_us
         if isinstance(self.partner, StreamRelation):
             clock = piece.segment.clock(self.facts[self.partner.sides[0]].measure)
         if piece.span is not None and since.max() <= piece.span[0]:
             return low, high
         return view.within(clock, low, high, since), high
 
-    def _bounds(self, probes: Int64s) -> Int64s:
+    def _bounds(self, probes: Int64s, ranks: Int64s) -> Int64s:
         """From where on the partner's clock rows may be met."""
         if not isinstance(self.partner, StreamRelation):
-            return self.own.newest_us(probes) if self.since is None else np.full(len(probes), self.since)
+            return self.own.newest_us(probes) if self.since is None else self.since(ranks)
         facts = self.facts[self.partner.sides[0]]
         if facts.measure is Measure.ROWS:
             return self.own.seen(facts.side, probes) - facts.reach

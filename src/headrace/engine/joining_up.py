@@ -67,19 +67,23 @@ def newest_of(probe: Probe, found: Found, facts: Sequence[SideFacts]) -> tuple[n
     return np.where(is_newer, other, side).astype(np.int8), np.where(is_newer, other_us, newest_us)
 
 
-def joined_rows(probe: Probe, found: Found, form: StateForm, made: int) -> list[NewRows]:
-    """The pairs as rows of a state, which has been given ``made`` before."""
+def joined_rows(probe: Probe, found: Found, form: StateForm, numbers: Int64s | None = None) -> list[NewRows]:
+    """The pairs as rows of a state; ``numbers``: how many it has been given before each, where that is its measure."""
     kinds = (probe.own.kinds(found.mine), probe.partner.kinds(found.theirs))
     codes = kinds[0][1] * len(kinds[1][0]) + kinds[1][1]
     made_here = []
     for code in np.unique(codes).tolist():
         mine, theirs = kinds[0][0][code // len(kinds[1][0])], kinds[1][0][code % len(kinds[1][0])]
-        some = found if len(found) and (codes == code).all() else found.where(codes == code)
-        made_here.append(_rows(probe, some, form, {**mine, **theirs}, made))
+        are_all = len(found) and (codes == code).all()
+        some = found if are_all else found.where(codes == code)
+        given = numbers if numbers is None or are_all else numbers[codes == code]
+        made_here.append(_rows(probe, some, form, {**mine, **theirs}, given))
     return made_here
 
 
-def _rows(probe: Probe, found: Found, form: StateForm, collections: dict[int, Collected], made: int) -> NewRows:
+def _rows(
+    probe: Probe, found: Found, form: StateForm, collections: dict[int, Collected], numbers: Int64s | None
+) -> NewRows:
     columns: dict[str, pa.Array] = {}
     sides = sorted(collections)
     for side in sides:
@@ -93,9 +97,10 @@ def _rows(probe: Probe, found: Found, form: StateForm, collections: dict[int, Co
         columns[KEY] = pa.array(np.zeros(len(found), dtype=np.int64))
     else:
         columns[KEY] = columns[class_column(form.key)]
-    until = np.minimum(probe.own.until(found.mine), probe.partner.until(found.theirs))
-    if form.rows is not None:
-        until = made + np.argsort(np.argsort(found.ranks, kind="stable")) + form.rows
+    if numbers is not None and form.rows is not None:
+        until = numbers + form.rows
+    else:
+        until = np.minimum(probe.own.until(found.mine), probe.partner.until(found.theirs))
     fresh = np.minimum(probe.own.fresh_us(found.mine), probe.partner.fresh_us(found.theirs))
     marks = {UNTIL: until, NEWEST: newest.astype(np.int8), NEWEST_US: newest_us, FRESH: fresh}
     columns |= {name: pa.array(values) for name, values in marks.items()}

@@ -87,7 +87,9 @@ class HalfTally:
 
 @dataclass(slots=True)
 class JoinedState:
-    """A state in between: its form, what it holds, and how many joined tuples it has been given."""
+    """A state in between: its form, what it holds, and how many joined tuples it has been given. Where that is its
+    measure, a probe meets the newest ``form.rows`` of those that were made before it, also within a block: what it
+    finds does not depend on how many tuples a block has."""
 
     form: StateForm
     window: WindowStore
@@ -127,6 +129,8 @@ class TreeBlock:
         self._relations: dict[Sides, Relation] = {one.sides: one for one in streams}
         self.tallies: dict[HalfWayJoin, HalfTally] = {}
         self.joined: dict[Sides, list[NewRows]] = {}
+        self._made: dict[Sides, Int64s] = {}
+        """Of states measured in joined tuples: the ranks of those that the block made, in order."""
         self.stale_results = 0
         """Results that are not, now: none, where stale ones are left out."""
         for join in options.tree.joins[:-1]:
@@ -146,25 +150,46 @@ class TreeBlock:
     def _take_up(self, sides: Sides, halves: Sequence[HalfWayJoin]) -> None:
         state = self._states[sides]
         new: list[NewRows] = []
-        made = state.made
+        pairs: list[tuple[Probe, Found]] = []
         for half in halves:
             began_s = self._clock()
             probe = self._probe(half)
             probes, ranks = self._probing(half, probe)
             for found in probe.pairs(probes, ranks):
-                new += joined_rows(probe, found, state.form, made)
-                made += len(found)
+                if state.form.rows is None:
+                    new += joined_rows(probe, found, state.form)
+                else:
+                    pairs.append((probe, found))
                 self.tallies[half].found += len(found)
             self.tallies[half].stale += probe.stale
             self.tallies[half].spent_s += self._clock() - began_s
+        if state.form.rows is not None:
+            new = self._numbered(state, pairs)
         self.joined[sides] = new
         is_aged = state.form.rows is None
         self._relations[sides] = JoinedRelation(sides, state.window.runs, new, self._facts, is_aged=is_aged)
 
+    def _numbered(self, state: JoinedState, pairs: Sequence[tuple[Probe, Found]]) -> list[NewRows]:
+        """Pairs as rows of a state that is measured in them, in the order of what made them."""
+        sizes = [len(found) for _, found in pairs]
+        ranks = np.concatenate([found.ranks for _, found in pairs]) if pairs else np.zeros(0, dtype=np.int64)
+        order = np.argsort(ranks, kind="stable")
+        self._made[state.form.sides] = ranks[order]
+        numbers = np.empty(len(order), dtype=np.int64)
+        numbers[order] = state.made + np.arange(len(order))
+        parts = np.split(numbers, np.cumsum(sizes)[:-1])
+        given = zip(pairs, parts, strict=False)
+        return [new for (probe, found), part in given for new in joined_rows(probe, found, state.form, part)]
+
+    def _since(self, state: JoinedState) -> Callable[[Int64s], Int64s]:
+        """By rank of a probe: how many joined tuples the state has been given before it."""
+        ranks = self._made[state.form.sides]
+        return lambda of: (state.made + np.searchsorted(ranks, of)).astype(np.int64)
+
     def _probe(self, half: HalfWayJoin) -> Probe:
         own, partner = self._relations[half.own], self._relations[half.partner]
         measured = self._states.get(half.partner)
-        since = measured.made if measured is not None and measured.form.rows is not None else None
+        since = None if measured is None or measured.form.rows is None else self._since(measured)
         is_root = half.join == len(self._options.tree.joins) - 1
         told = (self._facts, self._now, self._is_late, since, is_root)
         return Probe(self._graph, self._links[half], own, partner, *told)

@@ -282,10 +282,12 @@ class TreeOperator(GroupOperator):
         return [run for state in self.states.values() for run in state.window.runs]
 
     def state_rows(self) -> dict[Sides, int]:
-        """What each state holds."""
+        """What each state holds; of one that is measured in tuples, those that can be met: segments go as a whole."""
         streams = {(side,): state.window for side, state in enumerate(self.inputs)}
         windows = streams | {sides: state.window for sides, state in self.states.items()}
-        return {sides: sum(run.live_rows for run in window.runs) for sides, window in windows.items()}
+        held = {sides: sum(run.live_rows for run in window.runs) for sides, window in windows.items()}
+        counted = {sides: state.form.rows for sides, state in self.states.items() if state.form.rows is not None}
+        return {sides: min(rows, counted.get(sides, rows)) for sides, rows in held.items()}
 
     # --- kept form
 
@@ -336,7 +338,8 @@ class TreeOperator(GroupOperator):
                 probe = Probe(self.graph, self.links[join.halves[0]], own, partner, self.facts, now, is_late=True)
                 every = np.arange(int(own.space.bases[-1]))
                 for pairs in probe.pairs(every, np.zeros(len(every), dtype=np.int64)):
-                    self._keep_joined({join.sides: joined_rows(probe, pairs, state.form, state.made)})
+                    numbers = None if state.form.rows is None else state.made + np.arange(len(pairs))
+                    self._keep_joined({join.sides: joined_rows(probe, pairs, state.form, numbers)})
             is_aged = state.form.rows is None
             relations[join.sides] = JoinedRelation(join.sides, state.window.runs, [], self.facts, is_aged=is_aged)
 

@@ -74,8 +74,8 @@ _WHOLE_ROWS = (
 )
 _LAST_PROBE = (
     "With the parameters of Figure 10 a probe has up to 500 results, and nearly all cost is that of one half-way join, "
-    "the last: whatever feeds it is worth the same, and no allocation makes more than its share of the results. With a "
-    "hundredth of the selectivities it is closer to the paper's."
+    "the last: whatever feeds it is worth the same, and no allocation makes more than its share of the results. Where "
+    "mu counts tuples of streams alone, as Equation 3 is printed, the claim holds (docs/overload.md)."
 )
 _SAME_RATIO = (
     "Since nearly all cost of the linear plan is that of its last half-way join, both allocators' results are in "

@@ -4,16 +4,18 @@
       limited       an allocator divides a share of that; after each step, what was measured goes into the next
 
 Streams are Poisson with the parameters of the paper's figure 10, of which the smaller sizes are taken: a probe finds a
-few tuples and a path of three joins some hundred, so that all results can be made and counted. States in between keep
-a number of tuples, as in the paper (``TreeOptions.state_rows``), so that starving a join makes them stale. Stale
-results are counted; with ``is_enforced`` they are not let out either.
+few tuples and a path of three joins some hundred, so that all results can be made and counted. States in
+between keep a number of tuples, as in the paper (``TreeOptions.state_rows``), so that starving a join makes them stale.
+Stale results are counted; with ``is_enforced`` they are not let out either. Steps are short against the smallest
+windows: how old a tuple is is seen at a step's end.
 
 The service rate is in probes, the unit of the paper's cost model; what they took is measured by the clock. With
 ``is_by_stream`` it is in tuples of streams alone, as the paper's equation 3 is printed: probes by joined tuples are
 free.
 
-Owns: :class:`Setting` (one plan's parameters), :class:`Arrivals` (its tuples, the same for all allocators) and
-``run_limited``. Rates are by stream time; only what half-way joins spend is on the clock.
+Owns: :class:`Setting` (one plan's parameters), ``feasible_seeds`` (which plans can be kept fresh by the model),
+:class:`Arrivals` (a plan's tuples, the same for all allocators) and ``run_limited``. Rates are by stream time; only
+what half-way joins spend is on the clock.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
+from math import inf
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +38,14 @@ from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.tree_join import HalfTally, TreeOptions
 from headrace.model import StreamId
-from headrace.plan.allocating import AllocationProblem, ProbeFacts, Retention, StreamLoad
+from headrace.plan.allocating import (
+    Allocation,
+    AllocationProblem,
+    ProbeFacts,
+    Retention,
+    StreamLoad,
+    problem_of,
+)
 from headrace.plan.allocators import allocate
 from headrace.plan.reallocating import reason_to_reallocate
 from headrace.plan.sharing import SharedPlan, share
@@ -62,10 +74,11 @@ class Family:
     warm_s: float
 
 
-DENSE = Family((300.0, 900.0), (200, 400), (1000, 5000), (0.01, 0.02), 0.1, 5.0, 2.0)
+DENSE = Family((400.0, 1000.0), (300, 600), (200, 400), (0.01, 0.02), 0.05, 4.5, 2.5)
 """Of figure 10, the smaller selectivities and windows: a path of three joins makes some hundred results a tuple."""
-SPARSE = Family((300.0, 1200.0), (200, 5000), (200, 5000), (0.0001, 0.001), 0.5, 44.0, 34.0)
-"""All of figure 10, with a hundredth of its selectivities: probes at the leaves count as much as those above."""
+SPARSE = Family((300.0, 1200.0), (1000, 3000), (200, 1500), (0.0001, 0.001), 0.1, 28.0, 20.0)
+"""Of figure 10, without its smallest and largest windows, with a hundredth of its selectivities: probes at the
+leaves count as much as those above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,15 @@ class Setting:
 
     def fresh_rows(self, side: int) -> int:
         return round(self.freshness * self.sizes[(side,)])
+
+    def problem(self) -> AllocationProblem:
+        """By the paper's formulas, with no limit."""
+        costs = dict(zip(self.tree.half_ways, self.costs(), strict=True))
+        held = {state: float(rows) for state, rows in self.sizes.items()}
+        fresh = [self.fresh_rows(side) / self.rates[side] for side in self.tree.sides]
+        selectivities = self.selectivities
+        told = (self.tree, inf, self.rates, held, lambda half: selectivities[half.join], fresh, costs.__getitem__)
+        return problem_of(*told, Retention.COUNT)
 
     def program(self) -> str:
         """Each join has a key of its own: a and b have x, c joins by y, and d by z."""
@@ -127,6 +149,16 @@ def drawn_setting(family: Family, shape: str, seed: int, freshness: float = 1.5)
         seed,
         step_s=family.step_s,
     )
+
+
+def feasible_seeds(
+    family: Family, shape: str, freshness: float, mu_share: float, *, are_feasible: bool = True
+) -> Iterator[int]:
+    """The seeds whose plans can be kept fresh with a share of saturation, by the model; or the others. In order."""
+    for seed in count():
+        problem = drawn_setting(family, shape, seed, freshness).problem()
+        if allocate(problem.with_mu(mu_share * problem.saturation.spent)).is_feasible is are_feasible:
+            yield seed
 
 
 class Arrivals:
@@ -280,6 +312,9 @@ class _Sums:
         return AllocationProblem(tree, mu, tuple(loads), tuple(probes), held, Retention.COUNT)
 
 
+Allot: TypeAlias = Callable[[AllocationProblem], Allocation]
+
+
 def _first(tree: JoinTree, side: int) -> int:
     return tree.half_ways.index(tree.path(side)[0])
 
@@ -287,22 +322,26 @@ def _first(tree: JoinTree, side: int) -> int:
 def run_limited(
     arrivals: Arrivals,
     saturation: Saturation,
-    allocator: str,
+    allocator: str | Allot,
     mu_share: float,
     warm_s: float,
     *,
     is_enforced: bool = False,
     threshold: float = 0.2,
 ) -> LimitedRun:
-    """An allocator with a share of the probes that everything takes; results count after ``warm_s``, half of which
-    states are filled in. Rates and productivities are measured step by step, and probes allocated anew where they move
-    by more than ``threshold``."""
+    """An allocator, by its name or as a function, with a share of the probes that everything takes; results count after
+    ``warm_s``, half of which states are filled in. Rates and productivities are measured step by step, and probes
+    allocated anew where they move by more than ``threshold``."""
     gc.collect()
+
+    def allot(problem: AllocationProblem) -> Allocation:
+        return allocate(problem, allocator) if isinstance(allocator, str) else allocator(problem)
+
     runner, sums = _Runner(arrivals, is_enforced), _Sums(arrivals.setting)
     mu, step_s = mu_share * saturation.probes_per_s, arrivals.setting.step_s
     loads = zip(saturation.problem.loads, arrivals.setting.tree.sides, strict=True)
     fresh = [replace(load, freshness_s=arrivals.setting.fresh_rows(side) / load.rate) for load, side in loads]
-    allocation, run = allocate(replace(saturation.problem, mu=mu, loads=tuple(fresh)), allocator), LimitedRun()
+    allocation, run = allot(replace(saturation.problem, mu=mu, loads=tuple(fresh))), LimitedRun()
     fill, first = round(warm_s / step_s / 2), round(warm_s / step_s)
     for number in range(len(arrivals.steps)):
         allowed = None if number < fill else [one * step_s for one in allocation.allowances]
@@ -313,7 +352,7 @@ def run_limited(
         problem = sums.problem(mu, allocation.problem)
         if reason_to_reallocate(allocation.problem, problem, NAMES, threshold) is not None:
             began_s = time.perf_counter()
-            allocation = allocate(problem, allocator)
+            allocation = allot(problem)
             run.allocations, run.allocation_s = run.allocations + 1, run.allocation_s + time.perf_counter() - began_s
         if number >= first:
             _count(run, found, stale, tallies, step_s)
