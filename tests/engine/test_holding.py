@@ -123,6 +123,21 @@ def test_a_row_of_emit_early_says_whether_a_stream_was_behind_it() -> None:
     assert [row[-2:] for row in cases.got(host, QUERY)] == [(1, 1), (2, 1)]
 
 
+def test_ties_stay_as_they_arrived_through_switches_of_the_approach() -> None:
+    """a brings two tuples of one time: one is joined ahead, the other after the switch back, at a time that was reached
+    before. What finds both of them is joined ahead again."""
+    rows = {A: [cases.row(1, 1), cases.row(1, 2), cases.row(6, 3)], B: [cases.row(5, 1)]}
+    case = Case(CATALOG, rows, (QUERY,))
+    host = cases.host_for(case, Way(filter_order=(True, False, False, True, True)))
+    cases.arrive(host, {A: rows[A][:1]})
+    cases.arrive(host, {B: rows[B]})
+    cases.arrive(host, {A: rows[A][1:2]})
+    host.go_on()
+    cases.arrive(host, {A: rows[A][2:]})
+    host.end()
+    assert [row[-2:] for row in cases.got(host, QUERY)] == [(1, 1), (2, 1), (3, 1)]
+
+
 def test_a_join_that_counts_rows_takes_tuples_in_order_whatever_it_is_told() -> None:
     counting = replace(QUERY, windows=tuple(replace(one, measure=Measure.ROWS, size=3) for one in QUERY.windows))
     case = Case(CATALOG, {A: [cases.row(s, s) for s in range(5)], B: [cases.row(s, s) for s in range(5)]}, (counting,))

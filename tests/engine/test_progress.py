@@ -99,6 +99,19 @@ def test_if_a_stream_that_is_scanned_is_idle_rows_at_its_newest_time_are_in_time
     assert ids(host) == [(1,), (2,), (3,)]
 
 
+def test_a_stream_that_becomes_idle_stays_as_far_as_it_has_come(early: bool) -> None:
+    """The other one is far behind, and has more to bring at the time that it is at."""
+    host = Told(CATALOG, [join(A, B)], filter_order=(early,))
+    cases.arrive(host, {A: [cases.row(6, 1)], B: [cases.row(1, 1)]})
+    host.idle = frozenset({(A, "")})
+    cases.arrive(host, {B: [cases.row(1, 2)]})
+    (shard,) = host.shards
+    assert shard.reached()["a"] == (shard.progress.newest(A), True)
+    assert ids(host) == []
+    cases.arrive(host, {B: [cases.row(7, 3)]})
+    assert ids(host) == [(1, 1), (1, 2)]
+
+
 def test_a_stream_that_was_never_heard_of_can_be_idle(early: bool) -> None:
     host = Told(CATALOG, [join(A, B, C)], filter_order=(early,))
     cases.arrive(host, {name: [cases.row(2, 1)] for name in (A, B)})

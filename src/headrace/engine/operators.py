@@ -170,7 +170,9 @@ class GroupOperator:
         if self.heard.lately or progress != self.progress or max(upto) > (self.ahead or self.progress or nowhere):
             self._admit_blocks(upto, progress, is_ahead=True)
         self.heard.lately = False
-        self.ahead = max(upto) if self.ahead is None else max(*upto, self.ahead)
+        # At the very time that was reached more may come, which is to be after what was taken in: marked like that.
+        furthest = Place(max(upto).ts_us, ALL_STREAMS)
+        self.ahead = furthest if self.ahead is None else max(furthest, self.ahead)
         if reached is None and progress is not None and progress >= self.ahead:
             self.ahead = None
         self.progress = progress if self.progress is None or progress is None else max(self.progress, progress)

@@ -95,10 +95,11 @@ class StreamProgress:
                 self.passed_us[stream] = max(to_us, self.passed_us.get(stream, to_us))
 
     def settle(self) -> None:
-        """Remembers how far streams with several sources have come: one that is new, or was idle, may be behind."""
+        """Remembers how far streams have come: a source that is new, or was idle, may be behind; and one that is idle
+        now is passed no less far than it has come itself."""
         for stream in self.catalog.streams:
             reached = self.reached(stream.name)
-            if stream.partition is not None and reached is not None:
+            if reached is not None:
                 self.passed_us[stream.name] = reached
 
     def to_json(self) -> dict[str, Any]:
