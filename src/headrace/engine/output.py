@@ -234,13 +234,14 @@ class _Parts:
         self._places: dict[tuple[int, ...], Int64s] = {}
         self._ranks: dict[tuple[int, ...], list[Int64s]] = {}
         self._parts: list[tuple[Int64s | None, Slice, list[Check | None]]] = []
-        kinds = [list(dict.fromkeys(space.collections)) for space in spaces]
+        collections = [[one.asked_for for one in space.collections] for space in spaces]
+        kinds = [list(dict.fromkeys(some)) for some in collections]
         if all(len(one) == 1 for one in kinds):
             self._parts.append((None, self.whole, checks.of(tuple(one[0] for one in kinds))))
             return
         codes = np.zeros(len(matches), dtype=np.int64)
         for side, space in enumerate(spaces):
-            of_run = np.array([kinds[side].index(one) for one in space.collections])
+            of_run = np.array([kinds[side].index(one) for one in collections[side]])
             codes = codes * len(kinds[side]) + of_run[space.which(matches.sides[side])]
         for code in np.unique(codes):
             positions = np.flatnonzero(codes == code)

@@ -38,6 +38,7 @@ TAKEN = "__taken"
 """The column that holds a tuple's place among those of its input that were taken in ahead of another stream."""
 CAME = "__came"
 """When such a tuple arrived."""
+AHEAD_MARKS = (TAKEN, CAME)
 BEFORE = "__before"
 """What the columns that mark guests are called by: see ``before_column``."""
 NO_GUEST = 2**63 - 1

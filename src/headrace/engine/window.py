@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from headrace.engine.events import CacheSegment, DropSegment, Effect, ForgetSegment, KeepSegment
 from headrace.engine.segments import (
+    AHEAD_MARKS,
     Layout,
     Segment,
     combined_name,
@@ -65,6 +66,18 @@ class Collected:
 
     columns: tuple[str, ...]
     pushed: tuple[str, ...]
+
+    @property
+    def asked_for(self) -> Collected:
+        """The same less the marks of tuples that were taken in ahead, which no query asks for."""
+        if not self.is_ahead:
+            return self
+        return replace(self, columns=tuple(one for one in self.columns if one not in AHEAD_MARKS))
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the tuples have those marks."""
+        return AHEAD_MARKS[0] in self.columns
 
     def serves(self, columns: frozenset[str], conditions: frozenset[str]) -> bool:
         """Whether these tuples have all a query reads, and lack none it would want."""
