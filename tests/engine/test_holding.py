@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from headrace import reference
 from headrace.engine import holding
 from headrace.engine.blocks import CELL, RANK, THEN, HeldResults
-from headrace.engine.events import Effect, KeepSegment
+from headrace.engine.events import Effect, EmitRows, KeepSegment
 from headrace.engine.holding import HoldBuffer
 from headrace.engine.inputs import Place
 from headrace.engine.shard import ShardOptions
@@ -137,6 +137,18 @@ def test_ties_stay_as_they_arrived_through_switches_of_the_approach() -> None:
     cases.arrive(host, {A: rows[A][2:]})
     host.end()
     assert [row[-2:] for row in cases.got(host, QUERY)] == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_a_response_is_measured_from_the_tuple_that_completed_it() -> None:
+    """After an end, what is joined ahead may find a newer tuple that was joined in order."""
+    host = cases.host_for(Case(CATALOG, {}, (QUERY,)), Way(filter_order=(False, False, True)))
+    host.arrive({A: cases.batch_of([cases.row(10, 1)])}, at_us=1000)
+    host.end()
+    with patch.object(host, "_apply", side_effect=host._apply) as applied:
+        host.arrive({B: cases.batch_of([cases.row(5, 2)])}, at_us=2000)
+        host.end()
+    told = [call_of.args[0] for call_of in applied.call_args_list]
+    assert [one.arrived for one in told if isinstance(one, EmitRows)] == [((2000, 1),)]
 
 
 def test_a_join_that_has_switched_looks_at_as_much_as_one_that_began_so() -> None:
