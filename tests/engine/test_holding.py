@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from headrace import reference
 from headrace.engine import holding
 from headrace.engine.blocks import CELL, RANK, THEN, HeldResults
-from headrace.engine.events import Effect, KeepSegment
+from headrace.engine.events import Effect, EmitRows, KeepSegment
 from headrace.engine.holding import HoldBuffer
 from headrace.engine.inputs import Place
 from headrace.engine.shard import ShardOptions
+from headrace.engine.spaces import Space
 from headrace.engine.window import Serial
-from headrace.model import BOOLEAN, Catalog, QueryId, Stream, StreamId
+from headrace.model import BOOLEAN, DOUBLE, Catalog, QueryId, Stream, StreamId
 from headrace.plan.expressions import Literal
 from headrace.plan.functions import call
 from headrace.plan.queries import EARLY, Measure, Output, Query, Source, within_us
@@ -136,6 +137,36 @@ def test_ties_stay_as_they_arrived_through_switches_of_the_approach() -> None:
     cases.arrive(host, {A: rows[A][2:]})
     host.end()
     assert [row[-2:] for row in cases.got(host, QUERY)] == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_a_response_is_measured_from_the_tuple_that_completed_it() -> None:
+    """After an end, what is joined ahead may find a newer tuple that was joined in order."""
+    host = cases.host_for(Case(CATALOG, {}, (QUERY,)), Way(filter_order=(False, False, True)))
+    host.arrive({A: cases.batch_of([cases.row(10, 1)])}, at_us=1000)
+    host.end()
+    with patch.object(host, "_apply", side_effect=host._apply) as applied:
+        host.arrive({B: cases.batch_of([cases.row(5, 2)])}, at_us=2000)
+        host.end()
+    told = [call_of.args[0] for call_of in applied.call_args_list]
+    assert [one.arrived for one in told if isinstance(one, EmitRows)] == [((2000, 1),)]
+
+
+def test_a_join_that_has_switched_looks_at_as_much_as_one_that_began_so() -> None:
+    """Tuples of before and after the switch are in runs of their own; columns are gathered no more often for that."""
+    near = call("<", cases.column(0, "x"), call("+", cases.column(1, "x"), Literal(1.0, DOUBLE)))
+    query = replace(QUERY, conditions=(*QUERY.conditions, near))
+    rows = {A: [cases.row(s, s) for s in range(21)], B: [cases.row(s, s) for s in range(21)]}
+
+    def looks(*approaches: bool) -> int:
+        host = cases.host_for(Case(CATALOG, rows, (query,)), Way(filter_order=approaches))
+        for begin in (0, 10):
+            cases.arrive(host, {A: rows[A][begin : begin + 10], B: rows[B][begin : begin + 10]})
+        with patch.object(Space, "column", autospec=True, side_effect=Space.column) as column:
+            cases.arrive(host, {A: rows[A][20:], B: rows[B][20:]})
+        assert host.shards[0].held_results > 0
+        return sum(call_of.args[1] == "x" for call_of in column.call_args_list)
+
+    assert looks(False, True, True) == looks(True, True, True) > 0
 
 
 def test_a_join_that_counts_rows_takes_tuples_in_order_whatever_it_is_told() -> None:

@@ -188,7 +188,10 @@ class GroupOutputs:
         if not len(matches):
             return
         parts = _Parts(matches, spaces, self._checks)
-        newest_came = newest_marks(matches, spaces, CAME) if ahead else arrived_us
+        came_us = arrived_us[matches.probe]
+        if ahead:  # a newest tuple without a mark was joined before: the one that found the result decides
+            marks = newest_marks(matches, spaces, CAME)
+            came_us = np.where(marks > 0, marks, came_us)
         for family in self._families:
             readers: list[tuple[str, ...]] = []
             found: list[tuple[np.ndarray, ...]] = []
@@ -202,10 +205,9 @@ class GroupOutputs:
             if found:
                 positions, codes, *ranks = (np.concatenate(column) for column in zip(*found, strict=True))
                 rows = family.rows(parts.whole.reader(positions), len(positions))
-                arrived = newest_came[positions] if ahead else arrived_us[matches.probe[positions]]
-                batch = marked_results(rows, ranks, arrived, codes)
-                is_counted, marks = family.delivery is Delivery.COUNT, (family.is_raw, family.is_early)
-                yield HeldResults(tuple(readers), batch, is_counted, 0, None, 0, *marks)
+                batch = marked_results(rows, ranks, came_us[positions], codes)
+                is_counted, kinds = family.delivery is Delivery.COUNT, (family.is_raw, family.is_early)
+                yield HeldResults(tuple(readers), batch, is_counted, 0, None, 0, *kinds)
 
 
 REMEMBERED = 16

@@ -267,8 +267,14 @@ class Walk:
         return partial if mask is None else partial.where(np.asarray(mask))
 
     def _reader(self, partial: Partial) -> Callable[[ColumnRef], pa.Array]:
+        """Columns of partial results, each gathered once: that goes through all runs of a side."""
+        gathered: dict[ColumnRef, pa.Array] = {}
+
         def column(ref: ColumnRef) -> pa.Array:
-            return self.spaces[ref.source].column(ref.name, arrow_type(ref.type), partial.addresses[ref.source])
+            if ref not in gathered:
+                addresses = partial.addresses[ref.source]
+                gathered[ref] = self.spaces[ref.source].column(ref.name, arrow_type(ref.type), addresses)
+            return gathered[ref]
 
         return column
 

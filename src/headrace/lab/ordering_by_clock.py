@@ -46,11 +46,12 @@ MEASURED_S = 8.0
 """How far back Adaptive measures rates and costs: far enough to hear of a slow stream a few times."""
 DECIDES_S = 1.0
 """How often it decides."""
-TRIED_TERMS, TRIED_TUPLES = 40, 24
+TRIED_TERMS, TRIED_PAIRWISE, TRIED_TUPLES = 40, 8, 24
 """By which the cost of a term is found out, and with how many tuples of each stream."""
 
 STREAMS = "".join(
-    f"CREATE STREAM {name} (x DOUBLE, s STRING, id BIGINT, ts TIMESTAMP) WITH (connector = 'files', path = '{name}');"
+    f"CREATE STREAM {name} (x DOUBLE, live DOUBLE, s STRING, id BIGINT, ts TIMESTAMP) "
+    f"WITH (connector = 'files', path = '{name}');"
     for name in ("slow", "fast")
 )
 
@@ -65,6 +66,10 @@ class Load:
     seconds: float
     regular: bool = False
     seed: int = 4
+    pairwise: int = 0
+    """Where every pair is held against every term, so that a tuple costs nearly as its partners are many: how often a
+    text repeats itself, which makes a term dear and few terms enough. 0: only those few pairs are that the join finds
+    by x, and a slow tuple costs little more than a fast one."""
 
 
 @dataclass
@@ -84,7 +89,10 @@ class Measured:
 def plan_of(load: Load) -> SharedPlan:
     """A theta join whose predicate has so many terms; it holds for ``SELECTED`` of the pairs."""
     # x is uniform, so that |a.x - b.x| < t for a share of 2 t - t * t of the pairs.
-    conditions = [f"ABS(a.x - b.x) < {1 - (1 - SELECTED) ** 0.5:.6f}"]
+    near = 1 - (1 - SELECTED) ** 0.5
+    conditions = [f"ABS(a.x - b.x) < {near:.6f}"]
+    if load.pairwise:  # no index serves a square; tuples that fill the windows do not meet each other
+        conditions = [f"(a.x - b.x) * (a.x - b.x) < {near * near:.9f}", "a.live + b.live > 0.5"]
     conditions += [f"a.s || b.s NOT LIKE '%1%q{number}%'" for number in range(load.terms)]
     query = (
         f"CREATE QUERY q AS SELECT a.id AS a_id, b.id AS b_id FROM slow a, fast b WHERE {' AND '.join(conditions)} "
@@ -112,11 +120,14 @@ class Feed:
         self._plan, self._chance = plan, np.random.default_rng(load.seed)
         self._packers = {stream.name: Packer(plan, stream, 1) for stream in plan.catalog.streams}
         self._number = 0
+        self._repeated = max(1, load.pairwise)
         pairs = list(zip(plan.catalog.streams, (load.slow, load.fast), strict=True))
         self.filling: list[Event] = []
+        filling: list[Event] = []
         for stream, rate in pairs:
             before_s = np.sort(self._chance.random(round(rate * WINDOW_S)) * WINDOW_S) - WINDOW_S - MEASURED_S
-            self.filling += self._events(stream, before_s)
+            filling += self._events(stream, before_s)
+        self.filling = filling
         coming = [(float(at_s), stream) for stream, rate in pairs for at_s in arrivals(load, rate, self._chance)]
         coming.sort(key=lambda one: one[0])
         self.coming = [(at_s, self._events(stream, np.array([at_s]))) for at_s, stream in coming]
@@ -128,7 +139,9 @@ class Feed:
         numbers = self._number + np.arange(count)
         self._number += count
         x = self._chance.random(count)
-        columns = {"x": x, "s": [f"{one:.6f}" for one in x], "id": numbers}
+        text = [f"{one:.6f}" * self._repeated for one in x]
+        live = np.full(count, float(len(self.filling) > 0))
+        columns = {"x": x, "live": live, "s": text, "id": numbers}
         times = pa.array(times_us, pa.timestamp("us", "UTC"))
         order = pa.array((numbers + 1) << ORDER_SHIFT)
         rows = pa.RecordBatch.from_pydict({**columns, "ts": times, ORDER: order})
@@ -254,8 +267,9 @@ class _Runner:
 def terms_for(load: Load, busy: float) -> int:
     """How many terms make c|w|l1 l2 of the load's rates about so much on this machine, as far as it can be told by a
     few tuples of each stream."""
-    bare, tried = (_busy_with(replace(load, terms=terms)) for terms in (0, TRIED_TERMS))
-    return max(0, round((busy - bare) / max(tried - bare, 1e-9) * TRIED_TERMS))
+    most = TRIED_PAIRWISE if load.pairwise else TRIED_TERMS
+    bare, tried = (_busy_with(replace(load, terms=terms)) for terms in (0, most))
+    return max(0, round((busy - bare) / max(tried - bare, 1e-9) * most))
 
 
 @cache
