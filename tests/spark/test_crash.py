@@ -167,6 +167,7 @@ TOLD = json.dumps(
         "behind": False,
         "graph": None,
         "trees": {},
+        "fresh": {},
         "heard": {},
         "measured": {},
         "seen": [],
