@@ -60,10 +60,10 @@ class Points:
         return self.every_us if self.every_us and all(one % self.every_us == 0 for one in windows_us) else 1
 
     def shared_since(self, since_us: Int64s, windows_us: Sequence[int]) -> Int64s:
-        """A since as exact as that, so that few panes are told apart: the last of those that leave every window at the
-        same time."""
+        """A since as exact as that, so that few panes are told apart: the first of those that leave every window at the
+        same time. A window that comes later and could tell them apart then counts none that it does not reach."""
         grain_us = self.grain_us(windows_us)
-        return since_us if grain_us == 1 else -(-(since_us + 1) // grain_us) * grain_us - 1
+        return since_us if grain_us == 1 else since_us // grain_us * grain_us
 
     def marked(self, newest_us: Int64s, complete_us: int) -> Int64s:
         """From when on results count: as exact as evaluation times need it, so that few are told apart. All that is at
