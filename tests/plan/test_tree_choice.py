@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
@@ -137,3 +138,16 @@ def test_another_plan_or_freshness_is_a_reason() -> None:
         problem.tree, 300, (StreamLoad(500, 9.0), *problem.loads[1:]), problem.probes, problem.held, Retention.COUNT
     )
     assert reason_to_reallocate(problem, fresh, "abc") == "the freshness of a is another"
+
+
+def test_a_freshness_of_rows_is_the_same_whatever_the_rate() -> None:
+    """So many rows take another time to come when the rate wavers: that is no other predicate."""
+
+    def of_rows(rate: float, rows: float) -> AllocationProblem:
+        problem = moved()
+        loads = (StreamLoad(rate, rows / rate if rate else inf), *problem.loads[1:])
+        return replace(problem, loads=loads)
+
+    assert reason_to_reallocate(of_rows(500, 800), of_rows(510, 800), "abc") is None
+    assert reason_to_reallocate(of_rows(500, 800), of_rows(500, 900), "abc") == "the freshness of a is another"
+    assert reason_to_reallocate(of_rows(500, 800), of_rows(0, 800), "abc") == "a's rate fell from 500/s to 16/s"

@@ -76,7 +76,7 @@ class Family:
 
 DENSE = Family((400.0, 1000.0), (300, 600), (200, 400), (0.01, 0.02), 0.05, 4.5, 2.5)
 """Of figure 10, the smaller selectivities and windows: a path of three joins makes some hundred results a tuple."""
-SPARSE = Family((300.0, 1200.0), (1000, 3000), (200, 1500), (0.0001, 0.001), 0.1, 28.0, 20.0)
+SPARSE = Family((300.0, 1200.0), (1000, 3000), (200, 1500), (0.0001, 0.001), 0.1, 24.0, 20.0)
 """Of figure 10, without its smallest and largest windows, with a hundredth of its selectivities: probes at the
 leaves count as much as those above."""
 

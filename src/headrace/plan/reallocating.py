@@ -12,9 +12,9 @@ Owns ``reason_to_reallocate`` and what is too small to count. Cost: linear in th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf, log
+from math import inf, isclose, log
 
-from headrace.plan.allocating import AllocationProblem, Retention
+from headrace.plan.allocating import AllocationProblem, Retention, StreamLoad
 from headrace.plan.switching import Change
 from headrace.plan.trees import half_text, state_text
 
@@ -33,12 +33,22 @@ def reason_to_reallocate(
     if then.tree != now.tree:
         return f"the plan is {now.tree.text(names)} instead of {then.tree.text(names)}"
     for name, old, new in zip(names, then.loads, now.loads, strict=True):
-        if old.freshness_s != new.freshness_s:
+        if _is_another(old, new):
             return f"the freshness of {name} is another"
     if inf in (then.mu, now.mu) and then.mu != now.mu:
         return "the service rate is limited" if then.mu == inf else "the service rate is not limited any more"
     change = main_move(then, now, names, threshold)
     return None if change is None else str(change)
+
+
+def _is_another(old: StreamLoad, new: StreamLoad) -> bool:
+    """Whether a freshness is another one: neither the same time nor, at its stream's rate, the same number of rows."""
+    if old.freshness_s == new.freshness_s:
+        return False
+    if inf in (old.freshness_s, new.freshness_s):
+        return bool(old.rate and new.rate)
+    rows = (old.rate * old.freshness_s, new.rate * new.freshness_s)
+    return not (all(rows) and isclose(*rows))
 
 
 def main_move(
