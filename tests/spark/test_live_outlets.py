@@ -46,7 +46,7 @@ class Pipeline:
         session: Any = object()
         engine = Engine(session)
         queries = QuerySet(engine.sql(PROGRAM).queries)
-        checkpoint: Any = SimpleNamespace(id="some checkpoint", directory=out)
+        checkpoint: Any = SimpleNamespace(id="some checkpoint", directory=out, evaluation=out / "evaluation.json")
         nobody: Any = None
         changes: Any = AtOnce(queries)
         self.live = LiveQueries(engine, checkpoint, out, changes, nobody, nobody, nobody, nobody)
