@@ -7,6 +7,7 @@ order, so that a row says which tuples it is made of. Ways of running and compar
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -380,6 +381,26 @@ def busy_inputs(draw: st.DrawFn, most_queries: int = 3) -> Case:
     shape = draw(st.sampled_from((Shape.COMMON, Shape.CHAIN, Shape.MIXTURE)))
     joined = tuple(draw(conditions(shape, sources)))
     first = Query(QueryId("q0"), from_, joined, plain_outputs(sources), draw(windows(sources)))
+    more = [draw(variants(first, f"q{number}")) for number in range(1, draw(st.integers(1, most_queries)))]
+    return Case(catalog, arrived, (first, *more))
+
+
+@st.composite
+def longer_inputs(draw: st.DrawFn, most_queries: int = 2) -> Case:
+    """Streams of some twenty tuples, many of them at one time, joined by columns that have nothing to do with each
+    other: tuples are found by one key that are held by another."""
+    catalog, chance = _catalog((0, 0, 0)), random.Random(draw(st.integers(0, 2**32)))
+    steps = draw(st.sampled_from(((0, 0, 1), (0, 0, 0, 0, 3), (0, 1, 2))))
+    arrived = {
+        stream.name: _in_order((chance.choice(steps), chance.randrange(5**9)) for _ in range(chance.randint(12, 24)))
+        for stream in catalog.streams
+    }
+    from_ = tuple(Source(stream.name, f"s{i}") for i, stream in enumerate(catalog.streams))
+    columns = draw(st.permutations(("k", "n", "name")))
+    joined = tuple(call("=", column(i, columns[i]), column(i + 1, columns[i])) for i in range(2))
+    counted = st.sampled_from((1, 2, 3, 5, 8)).map(lambda rows: Extent(Measure.ROWS, rows))
+    extents = draw(st.one_of(windows(3), st.tuples(counted, counted, counted)))
+    first = Query(QueryId("q0"), from_, joined, plain_outputs(3), extents)
     more = [draw(variants(first, f"q{number}")) for number in range(1, draw(st.integers(1, most_queries)))]
     return Case(catalog, arrived, (first, *more))
 

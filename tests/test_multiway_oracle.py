@@ -104,6 +104,14 @@ def test_many_shards_give_the_same_rows_and_batches_in_order(shards: int, data: 
     assert_answers(cases.run(case, way), case, way)
 
 
+@pytest.mark.parametrize("shards", [1, 4])
+@given(data=st.data())
+@examples(40)
+def test_longer_streams_of_independent_columns_give_the_answer(shards: int, data: st.DataObject) -> None:
+    case, way = data.draw(multi.longer_inputs()), data.draw(cases.ways(shards=(shards,)))
+    assert_answers(cases.run(case, way), case, way)
+
+
 @pytest.mark.parametrize("shards", SHARDS)
 @given(data=st.data(), shape=st.sampled_from((Shape.THETA, Shape.THETA, Shape.MIXTURE)))
 @examples(12)
