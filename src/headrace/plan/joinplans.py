@@ -64,13 +64,13 @@ def expiry_us(group: Group, settings: Settings, facts: JoinFacts | None) -> int:
     """After how much event time tuples that left their windows are let go.
 
     Sorted segments are dropped whole, by one comparison each, so that is done in each micro-batch. Where buckets or
-    whole windows are gone through, it pays to wait (section 6.4)."""
+    whole windows are gone through, it pays to wait (section 6.4): for so long, to two digits."""
     if settings.expire_us is not None:
         return settings.expire_us
     is_sorted = settings.join_method not in SCANNING and settings.index_buckets is None
     if is_sorted or facts is None or Measure.ROWS in group.measures:
         return 0
-    return round(expiry_interval(stream_facts(settings, facts)) * 1e6)
+    return round(float(f"{expiry_interval(stream_facts(settings, facts)) * 1e6:.2g}"))
 
 
 def buckets_of(group: Group, settings: Settings, facts: JoinFacts | None) -> tuple[int, ...] | None:
