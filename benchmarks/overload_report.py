@@ -180,20 +180,20 @@ def _line(shape: str) -> str:
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Figure 12 and 11 for both shapes, figure 13, and the two runs on Spark."""
+    """Figures 12, 11 and 13, for both shapes."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, 4, figsize=(18, 8))
+    figure, axes = pyplot.subplots(2, 3, figsize=(15, 9))
     for shape, one in results.get("figure 12", {}).items():
         column = int(shape.endswith("bushy"))
         for name in [each for each in ("jaqpot", "jda_m", "jda_m as printed") if each in one]:
             shares = [100 * float(share) for share in one[name]]
             made = [100 * part for part in one[name].values()]
             style = {"color": COLOURS[name], "linestyle": _line(shape), "marker": "o"}
-            axes[0][column].plot(shares, made, label=f"{name.upper()}, {shape}", **style)
+            axes[0][column].plot(shares, made, label=f"{name.upper()}, {shape.split(',')[0]}", **style)
         axes[0][column].set(
             title=f"Figure 12: {shape.split()[-1]}", xlabel="mu, % of saturation", ylabel="results, % of saturation"
         )
@@ -204,13 +204,14 @@ def draw(results: dict[str, Any], path: Path) -> None:
             axes[1][column].plot(at_s, total, color=COLOURS[name], label=name.upper())
         axes[1][column].set(title=f"Figure 11: {shape}", xlabel="stream time, s", ylabel="results, cumulative")
     for row, (shape, by_times) in enumerate(results.get("figure 13", {}).items()):
-        for place, name in enumerate(("jaqpot", "grepp", "jda_m")):
-            at = [number + 0.25 * place for number in range(len(by_times))]
-            stale = [100 * cell.get(name, 0) for cell in by_times.values()]
-            axes[row][2].bar(at, stale, 0.25, color=COLOURS[name], label=name.upper())
-        axes[row][2].set_xticks([number + 0.25 for number in range(len(by_times))], [f"{one}x" for one in by_times])
-        axes[row][2].set(title=f"Figure 13: {shape}", xlabel="freshness", ylabel="stale results, %")
-    _runs_on_spark(results.get("spark"), axes[0][3], axes[1][3])
+        bars = [(name, "") for name in ("jaqpot", "grepp", "jda_m")] + [(name, "//") for name in ("grepp", "jda_m")]
+        for place, (name, hatch) in enumerate(bars):
+            key, label = (f"{name} elsewhere", f"{name.upper()}, other plans") if hatch else (name, name.upper())
+            at = [number + 0.16 * place for number in range(len(by_times))]
+            stale = [100 * (cell.get(key) or 0) for cell in by_times.values()]
+            axes[row][2].bar(at, stale, 0.16, color=COLOURS[name], hatch=hatch, edgecolor="white", label=label)
+        axes[row][2].set_xticks([number + 0.32 for number in range(len(by_times))], [f"{one}x" for one in by_times])
+        axes[row][2].set(title=f"Figure 13: {shape}", xlabel="freshness", ylabel="stale results, %", ylim=(0, 105))
     _finished(figure, axes.ravel(), path)
 
 
@@ -242,7 +243,10 @@ def _finished(figure: Any, axes: Any, path: Path) -> None:
         axis.grid(alpha=0.3)
         axis.set_ylim(bottom=0)
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=8)
+            many = len(axis.get_legend_handles_labels()[0]) > 3  # they would hide curves: below
+            axis.legend(
+                fontsize=8, **({"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncol": 2} if many else {})
+            )
     figure.tight_layout()
     figure.savefig(path, dpi=100)
     pyplot.close(figure)

@@ -59,10 +59,12 @@ def on_spark(
             limit_bytes = None if part is None else max(1, round(part * stored.runs["path"]["peak_bytes"]))
             budget = "1 h" if name == FREE else f"{round(stored.runs[FREE]['interval_probes'] / load)} probes"
             engine = Engine(spark, _settings(strategy, budget, limit_bytes))
-            stored.add(name, {**_run(engine, slower, out / "run"), "limit_bytes": limit_bytes})
+            place = out / f"run-{len(stored.runs)}"  # of its own: Spark may still be writing to the last one's
+            stored.add(name, {**_run(engine, slower, place), "limit_bytes": limit_bytes})
             say(name, stored.runs[name])
     finally:
-        shutil.rmtree(out / "run", ignore_errors=True)
+        for place in out.glob("run-*"):
+            shutil.rmtree(place, ignore_errors=True)
         if spark is not None:
             spark.stop()
     if any(name not in stored.runs for name, _, _ in ahead):
