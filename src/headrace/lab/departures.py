@@ -81,10 +81,6 @@ _SAME_RATIO = (
     "Since nearly all cost of the linear plan is that of its last half-way join, both allocators' results are in "
     "proportion to the service rate: their ratio is the same at all rates, to a hundredth."
 )
-_AS_STEPS_END = (
-    "A state in between is cut to its number of tuples at the end of a step. Until then the streams' tuples that probe "
-    "it at the root find more than they would in the paper's, and JDA_M's part for the root is worth more."
-)
 _BUSHY = (
     "In the linear plan nearly all cost is that of the last half-way join, and nothing is gained by choosing; in the "
     "bushy one there are two that make results, and choosing between them pays."
@@ -156,8 +152,6 @@ DEPARTURES: tuple[Departure, ...] = (
     *_all("000-figure-9", MODEL, _SWITCHING, "most queries at w7: MQT has the lowest average, or within 5%"),
     *_all("000-section-5.4", ANYWHERE, _WHOLE_ROWS, "SWF: output buffer below 3% of the join buffers"),
 
-    *_all("001-figure-11", WALL, _AS_STEPS_END,
-          "linear: JAQPOT makes far more than JDA_M: at the end, times as many (1.5 at least)"),
     *_all("001-figure-12", ANYWHERE, _SAME_RATIO,
           "linear: at most 6.5 times as many, at 40% of saturation: there, if it is the most"),
     *_all("001-figure-12", ANYWHERE, _LAST_PROBE,
