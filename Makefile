@@ -33,7 +33,7 @@ check: setup chromium ## format, lint, types, fast tests, doctests, generated do
 	$(BIN)/mypy
 	$(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadgroup -m "not spark"
 
-search: setup ## the fast tests on new random examples, other ones each time (HYPOTHESIS_PROFILE=thorough for many more)
+search: setup ## the fast tests on more and new random examples, other ones each time (HYPOTHESIS_PROFILE=thorough: many more)
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-search} $(SPARK_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadgroup -m "not spark"
 
 test-spark: setup chromium ## only the tests that run Spark

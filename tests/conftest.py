@@ -1,8 +1,8 @@
 """Hypothesis for the whole suite: no deadlines on a shared machine, and the same examples every time.
 
 A commit that passes once passes again. New examples are looked for on demand, by ``make search``
-(``HYPOTHESIS_PROFILE=search``: as many, new ones each time; ``thorough``: many times more where a test says
-``@examples(...)``); those that fail are kept for the next run.
+(``HYPOTHESIS_PROFILE=search``: new ones each time, twice as many where a test says ``@examples(...)``;
+``thorough``: many times more); those that fail are kept for the next run.
 
 Spark's JVMs live for a test or a file of tests: compiling their code well costs more than it gives.
 """
