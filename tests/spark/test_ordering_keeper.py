@@ -110,6 +110,17 @@ def test_partitions_that_lag_each_other_have_the_rate_that_they_have_together() 
     assert kept.chosen.filter_order
 
 
+def test_a_stream_that_brings_a_tuple_now_and_then_has_a_rate() -> None:
+    """One in 20 s, where micro-batches are of a second: the last five have one at most."""
+    kept = parted()
+    for second in range(90):
+        slow = [("slow", "", 1, second, second)] if second % 20 == 0 else []
+        kept.learn(told(second, 0.6, *slow, ("fast", "east", 10, second, second + 1)))
+    (load,) = kept._loads.values()
+    assert load.rates == {"slow": pytest.approx(0.05, rel=0.3), "fast": pytest.approx(10, rel=0.1)}
+    assert load.busy == pytest.approx(0.3, rel=0.15)
+
+
 def test_the_times_of_late_tuples_have_nothing_to_do_with_a_rate() -> None:
     kept = parted()
     kept.learn(told(0, 6.0, ("slow", "", 10, 990, 1000), ("fast", "east", 100, 990, 1000)))

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TypeAlias
 
 from headrace.config import Settings
@@ -24,13 +26,17 @@ from headrace.plan.sharing import Group, SharedPlan
 from headrace.spark.metrics import BatchFacts
 from headrace.stats import OrderingStats
 
-RECENT = 5
-"""Micro-batches that rates and costs are measured over."""
+RECENT = (5, 10, 20, 40, 80, 160)
+"""Micro-batches that rates and costs are measured over: as few as have ``FEW`` tuples of each stream of a join, because
+a slow one brings none in most of them."""
+FEW = 5
 WEIGHT = 0.3
 """Of the last micro-batch's responses, against all before it."""
 
 Source: TypeAlias = tuple[StreamId, str | None]
 """A stream's partition; with None, those of it that were never heard of."""
+
+Rows: TypeAlias = dict[str, tuple[int, int, int]]
 
 log = logging.getLogger("headrace.ordering")
 
@@ -58,7 +64,7 @@ class OrderingKeeper:
     _approaches: dict[str, Approach] = field(default_factory=dict)
     _loads: dict[str, JoinLoad] = field(default_factory=dict)
     _responses_ms: dict[str, float] = field(default_factory=dict)
-    _recent: deque[_Lately] = field(default_factory=lambda: deque(maxlen=RECENT))
+    _recent: deque[_Lately] = field(default_factory=lambda: deque(maxlen=RECENT[-1]))
     _last: BatchFacts | None = None
     _heard_s: dict[Source, float] = field(default_factory=dict)
     _woken: bool = False
@@ -91,8 +97,9 @@ class OrderingKeeper:
         self._look_back(facts)
         self._last = facts if facts.told else self._last  # of empty files no shard hears anything
         self._measure_responses(facts)
+        rows_of = cache(self._rows)
         for name, group in self._groups.items():
-            load = load_of(group, self._rows(), sum(one.spent_s for one in self._recent))
+            load = self._load(group, rows_of)
             if load is not None:
                 self._loads[name] = load
                 if self._adapts(group):
@@ -140,15 +147,24 @@ class OrderingKeeper:
         floor_us = self._floor_us(source)
         return rows, oldest_us if floor_us is None else max(oldest_us, floor_us), newest_us
 
-    def _rows(self) -> dict[str, tuple[int, int, int]]:
-        """By stream, the tuples of the last micro-batches with their oldest and newest times. Sources may lag each
+    def _load(self, group: Group, rows_of: Callable[[int], Rows]) -> JoinLoad | None:
+        """The load of a group by the last micro-batches, as many as tell of all its streams."""
+        streams = [str(one.stream) for one in group.inputs]
+        count = next((one for one in RECENT if _tells_of(streams, rows_of(one))), RECENT[-1])
+        return load_of(group, rows_of(count), sum(one.spent_s for one in self._latest(count)))
+
+    def _latest(self, count: int) -> list[_Lately]:
+        return list(self._recent)[-count:]
+
+    def _rows(self, count: int) -> Rows:
+        """By stream, the tuples of so many micro-batches with their oldest and newest times. Sources may lag each
         other: what counts is the time that one of them brought, the longest."""
         by_source: dict[Source, tuple[int, int, int]] = {}
-        for lately in self._recent:
+        for lately in self._latest(count):
             for source, (rows, oldest_us, newest_us) in lately.heard.items():
                 before = by_source.get(source, (0, oldest_us, newest_us))
                 by_source[source] = (before[0] + rows, min(before[1], oldest_us), max(before[2], newest_us))
-        found: dict[str, tuple[int, int, int]] = {}
+        found: Rows = {}
         for (stream, _), (rows, oldest_us, newest_us) in by_source.items():
             count, begin_us, end_us = found.get(stream, (0, oldest_us, newest_us))
             longest = (begin_us, end_us) if end_us - begin_us >= newest_us - oldest_us else (oldest_us, newest_us)
@@ -225,6 +241,12 @@ class OrderingKeeper:
                 )
             )
         return tuple(found)
+
+
+def _tells_of(streams: Iterable[str], rows: Rows) -> bool:
+    """Whether there are enough tuples of each of these streams, of more than one time."""
+    known = [rows.get(name, (0, 0, 0)) for name in streams]
+    return all(count >= FEW and oldest_us < newest_us for count, oldest_us, newest_us in known)
 
 
 def _spent_s(facts: BatchFacts) -> float:
