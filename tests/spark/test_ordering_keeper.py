@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,14 @@ def test_a_micro_batch_of_empty_files_makes_no_source_idle() -> None:
     assert kept.learn(BatchFacts(2, 26.0, 26.0, ()))
     assert kept.chosen.idle == {(StreamId("slow"), "")}
     assert [one.waits_for for one in kept.stats()] == [("slow",)]
+
+
+def test_what_is_held_is_of_all_shards_also_when_one_alone_was_told_something() -> None:
+    kept = keeper()
+    first = facts(0, 0.1)
+    kept.learn(replace(first, told=(*first.told, (1, first.told[0][1]))))
+    kept.learn(facts(1, 0.1, heard=()))
+    assert [one.held_results for one in kept.stats()] == [14]
 
 
 def test_expected_responses_are_those_of_the_paper_and_who_is_waited_for_is_told() -> None:

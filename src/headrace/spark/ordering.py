@@ -23,7 +23,7 @@ from headrace.engine.progressing import Idle
 from headrace.model import Catalog, Stream, StreamId
 from headrace.plan.approaches import Approach, JoinLoad, asked_of, emits_early, first_approach, load_of, why_in_order
 from headrace.plan.sharing import Group, SharedPlan
-from headrace.spark.metrics import BatchFacts
+from headrace.spark.metrics import BatchFacts, JoinTold
 from headrace.stats import OrderingStats
 
 RECENT = (5, 10, 20, 40, 80, 160)
@@ -66,6 +66,8 @@ class OrderingKeeper:
     _responses_ms: dict[str, float] = field(default_factory=dict)
     _recent: deque[_Lately] = field(default_factory=lambda: deque(maxlen=RECENT[-1]))
     _last: BatchFacts | None = None
+    _joins: dict[int, dict[str, JoinTold]] = field(default_factory=dict)
+    """What each shard told last of its joins: of malformed rows only one hears."""
     _heard_s: dict[Source, float] = field(default_factory=dict)
     _woken: bool = False
 
@@ -96,6 +98,8 @@ class OrderingKeeper:
         self._woken = False
         self._look_back(facts)
         self._last = facts if facts.told else self._last  # of empty files no shard hears anything
+        shards = [shard for shard, _ in facts.told]
+        self._joins |= dict(zip(shards, facts.joins(), strict=True))
         self._measure_responses(facts)
         rows_of = cache(self._rows)
         for name, group in self._groups.items():
@@ -218,11 +222,10 @@ class OrderingKeeper:
     def stats(self) -> tuple[OrderingStats, ...]:
         """Each join's approach, what it holds, and what was expected and measured."""
         last = self._last
-        joins = last.joins() if last is not None else []
         awaited = last.awaited(self._groups) if last is not None else {}
         found = []
         for name, approach in self._approaches.items():
-            mine = [one[name] for one in joins if name in one]
+            mine = [one[name] for one in self._joins.values() if name in one]
             load = self._loads.get(name)
             is_returning = approach is Approach.SYNC_FILTER and any(one.is_ahead for one in mine)
             found.append(
