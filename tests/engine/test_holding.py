@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from headrace import reference
 from headrace.engine import holding
 from headrace.engine.blocks import CELL, RANK, THEN, HeldResults
+from headrace.engine.dispatching import Scheduling
 from headrace.engine.events import Effect, EmitRows, KeepSegment
 from headrace.engine.holding import HoldBuffer
 from headrace.engine.inputs import Place
@@ -122,6 +123,22 @@ def test_a_row_of_emit_early_says_whether_a_stream_was_behind_it() -> None:
     cases.arrive(host, {B: [cases.row(9, 2, k=2)]})
     cases.arrive(host, {A: [cases.row(9, 3, k=3)]})
     assert [row[-2:] for row in cases.got(host, QUERY)] == [(1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("filter_order", [False, True])
+def test_queries_that_differ_in_emit_early_alone_have_operators_of_their_own(filter_order: bool) -> None:
+    """Under a strategy: those that are only counted, and one that has written the column by itself."""
+    soon = early(QUERY)
+    written = replace(soon, name=QueryId("written"), emits_early=False)
+    counted = [
+        replace(one, name=QueryId(f"{one.name}_counted"), into=(("connector", "count"),)) for one in (soon, QUERY)
+    ]
+    rows = {A: [cases.row(s, s) for s in range(4)], B: [cases.row(s, s) for s in range(3)]}
+    options = ShardOptions(cases.ONE_SHARD.cut, scheduling=Scheduling("fifo"))
+    case = Case(CATALOG, rows, (soon, written, QUERY, *counted))
+    host = cases.run(case, Way(blocks=(1,), lags=(0, 1), options=options, filter_order=(filter_order,)))
+    assert {len(host.rows(one.name)) for one in (soon, written, QUERY)} == {12}
+    assert [host.counts[one.name] for one in counted] == [12, 12]
 
 
 def test_ties_stay_as_they_arrived_through_switches_of_the_approach() -> None:

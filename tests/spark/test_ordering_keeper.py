@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,13 @@ STREAMS = (
 QUERY = "CREATE QUERY q AS SELECT a.k FROM slow a, fast b WHERE a.k = b.k WINDOW {};"
 
 
-def plan_of(window: str = "60 SECONDS") -> SharedPlan:
-    script = read_script(STREAMS + QUERY.format(window))
+def plan_of(window: str = "60 SECONDS", streams: str = STREAMS) -> SharedPlan:
+    script = read_script(streams + QUERY.format(window))
     return share(script.catalog, script.queries)
+
+
+PARTED = plan_of(streams=STREAMS.replace("'b')", "'b', partition = 'k', partitions = 2)"))
+"""The same with a fast stream of two partitions."""
 
 
 def keeper(settings: Settings | None = None, window: str = "60 SECONDS") -> OrderingKeeper:
@@ -46,7 +51,7 @@ def facts(
     begin, rows = batch * 10_000_000, {"slow": 10, "fast": 100}
     told: dict[str, Any] = {
         "heard": {name: [rows[name], begin, begin + 10_000_000] for name in heard},
-        "heard_from": [(name, "") for name in heard],
+        "heard_from": [(name, "", rows[name], begin, begin + 10_000_000) for name in heard],
         "sources": {name: {"": begin} for name in ("slow", "fast")},
         "reached": {"slow": (begin, False), "fast": (begin + 5_000_000, False)},
         "joins": {group.signature: (spent_s, 7, 700, False)},
@@ -77,6 +82,81 @@ def test_it_returns_when_the_condition_holds_no_more() -> None:
         kept.learn(facts(batch, 1.0))
     assert not kept.chosen.filter_order
     assert "Sync-Filter from now on" in kept.switches[-1]
+
+
+def told(batch: int, spent_s: float, *sources: tuple[str, str, int, float, float]) -> BatchFacts:
+    """A micro-batch that brought so many tuples of these sources, from one second to another."""
+    (group,) = PARTED.groups
+    came = [(stream, name, rows, int(since * 1e6), int(until * 1e6)) for stream, name, rows, since, until in sources]
+    newest: dict[str, dict[str, int]] = {}
+    for stream, name, _, _, newest_us in came:
+        newest.setdefault(stream, {})[name] = newest_us
+    joins = {group.signature: (spent_s, 0, 0, False)}
+    shard: dict[str, Any] = {"heard_from": came, "sources": newest, "reached": {}, "joins": joins, "arrived": {}}
+    return BatchFacts(batch, 10.0 * batch, 10.0 * (batch + 1), ((0, shard),))
+
+
+def parted() -> OrderingKeeper:
+    kept = OrderingKeeper(Settings(), PARTED.catalog, started_s=0.0)
+    kept.adopt(PARTED)
+    return kept
+
+
+def test_partitions_that_lag_each_other_have_the_rate_that_they_have_together() -> None:
+    """East is 20 s ahead of west: in 10 s both bring 5 tuples a second."""
+    kept = parted()
+    kept.learn(told(0, 6.0, ("slow", "", 10, 0, 10), ("fast", "east", 50, 20, 30), ("fast", "west", 50, 0, 10)))
+    (load,) = kept._loads.values()
+    assert load.rates == {"slow": pytest.approx(1), "fast": pytest.approx(10)}
+    assert kept.chosen.filter_order
+
+
+def test_a_stream_that_brings_a_tuple_now_and_then_has_a_rate() -> None:
+    """One in 20 s, where micro-batches are of a second: the last five have one at most."""
+    kept = parted()
+    for second in range(90):
+        slow = [("slow", "", 1, second, second)] if second % 20 == 0 else []
+        kept.learn(told(second, 0.6, *slow, ("fast", "east", 10, second, second + 1)))
+    (load,) = kept._loads.values()
+    assert load.rates == {"slow": pytest.approx(0.05, rel=0.3), "fast": pytest.approx(10, rel=0.1)}
+    assert load.busy == pytest.approx(0.3, rel=0.15)
+
+
+def test_the_times_of_late_tuples_have_nothing_to_do_with_a_rate() -> None:
+    kept = parted()
+    kept.learn(told(0, 6.0, ("slow", "", 10, 990, 1000), ("fast", "east", 100, 990, 1000)))
+    kept.learn(told(1, 6.0, ("slow", "", 10, 0, 1010), ("fast", "east", 100, 1000, 1010)))
+    (load,) = kept._loads.values()
+    assert load.rates == {"slow": pytest.approx(1), "fast": pytest.approx(10)}
+    kept.learn(told(2, 0.0, ("slow", "", 1, 5, 5)))
+    assert load == next(iter(kept._loads.values()))
+
+
+def test_work_that_was_put_off_to_a_micro_batch_without_input_is_a_cost_too() -> None:
+    kept = parted()
+    kept.learn(told(0, 3.0, ("slow", "", 10, 0, 10), ("fast", "east", 100, 0, 10)))
+    assert not kept.chosen.filter_order
+    kept.learn(told(1, 4.0))
+    assert kept.chosen.filter_order
+
+
+def test_a_micro_batch_of_empty_files_makes_no_source_idle() -> None:
+    """No shard hears anything then; who is idle is told from what was heard before."""
+    kept = keeper()
+    kept.learn(facts(0, 0.1, at_s=15.0))
+    assert not kept.learn(BatchFacts(1, 16.0, 16.0, ()))
+    assert (kept.chosen.idle, kept.switches) == (frozenset(), [])
+    assert kept.learn(BatchFacts(2, 26.0, 26.0, ()))
+    assert kept.chosen.idle == {(StreamId("slow"), "")}
+    assert [one.waits_for for one in kept.stats()] == [("slow",)]
+
+
+def test_what_is_held_is_of_all_shards_also_when_one_alone_was_told_something() -> None:
+    kept = keeper()
+    first = facts(0, 0.1)
+    kept.learn(replace(first, told=(*first.told, (1, first.told[0][1]))))
+    kept.learn(facts(1, 0.1, heard=()))
+    assert [one.held_results for one in kept.stats()] == [14]
 
 
 def test_expected_responses_are_those_of_the_paper_and_who_is_waited_for_is_told() -> None:

@@ -89,6 +89,8 @@ def class_operators(
     identity = [group.signature, *_all_conditions(cls, names), "->", *outputs, str(cls.ties)]
     if cls.folding is not None:
         identity.append(f"offsets {cls.folding.offsets}")
+    if cls.is_early:
+        identity.append("early")
     kind = OperatorKind.SELECT_PROJECT
     filters = [expression_text(one, sides) for one in cls.filters]
     text = _text("", filters, outputs)

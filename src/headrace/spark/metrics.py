@@ -104,9 +104,13 @@ class BatchFacts:
         """By stream, the tuples read, their oldest and their newest time; every shard heard the same."""
         return {stream: tuple(some) for _, told in self.told for stream, some in told["heard"].items()}
 
-    def heard_from(self) -> set[tuple[StreamId, str | None]]:
-        """The sources that were heard of in this micro-batch."""
-        return {(StreamId(stream), source) for _, told in self.told for stream, source in told["heard_from"]}
+    def heard_from(self) -> dict[tuple[StreamId, str | None], tuple[int, int, int]]:
+        """The sources that were heard of in this micro-batch: the tuples read, their oldest and their newest time."""
+        return {
+            (StreamId(stream), source): tuple(some)
+            for _, told in self.told
+            for stream, source, *some in told["heard_from"]
+        }
 
     def sources(self) -> dict[StreamId, dict[str, int]]:
         """By stream, the newest time of each source that was ever heard of."""
@@ -413,7 +417,7 @@ class RunMetrics:
         rows = sum(facts.reads().get(stream, (0, 0))[0] for facts in recent)
         newest_us = self._newest_us.get(stream)
         lag_ms = None if newest_us is None else now_s * 1000 - newest_us / 1000
-        reached = recent[-1].reached() if recent else {}
+        reached = next((facts.reached() for facts in reversed(recent) if facts.told), {})
         mine_us, is_idle = reached.get(stream, (None, False))
         furthest_us = max((one for one, _ in reached.values() if one is not None), default=0)
         behind_ms = None if mine_us is None else (furthest_us - mine_us) / 1000

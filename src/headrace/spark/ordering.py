@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TypeAlias
 
 from headrace.config import Settings
 from headrace.engine.events import OrderingChosen
@@ -20,15 +23,31 @@ from headrace.engine.progressing import Idle
 from headrace.model import Catalog, Stream, StreamId
 from headrace.plan.approaches import Approach, JoinLoad, asked_of, emits_early, first_approach, load_of, why_in_order
 from headrace.plan.sharing import Group, SharedPlan
-from headrace.spark.metrics import BatchFacts
+from headrace.spark.metrics import BatchFacts, JoinTold
 from headrace.stats import OrderingStats
 
-RECENT = 5
-"""Micro-batches that rates and costs are measured over."""
+RECENT = (5, 10, 20, 40, 80, 160)
+"""Micro-batches that rates and costs are measured over: as few as have ``FEW`` tuples of each stream of a join, because
+a slow one brings none in most of them."""
+FEW = 5
 WEIGHT = 0.3
 """Of the last micro-batch's responses, against all before it."""
 
+Source: TypeAlias = tuple[StreamId, str | None]
+"""A stream's partition; with None, those of it that were never heard of."""
+
+Rows: TypeAlias = dict[str, tuple[int, int, int]]
+
 log = logging.getLogger("headrace.ordering")
+
+
+@dataclass(slots=True)
+class _Lately:
+    """What a micro-batch brought of each source (tuples, their oldest and newest times), and how long the slowest shard
+    joined in it and in those after it that brought nothing."""
+
+    heard: dict[Source, tuple[int, int, int]]
+    spent_s: float
 
 
 @dataclass(slots=True)
@@ -45,9 +64,11 @@ class OrderingKeeper:
     _approaches: dict[str, Approach] = field(default_factory=dict)
     _loads: dict[str, JoinLoad] = field(default_factory=dict)
     _responses_ms: dict[str, float] = field(default_factory=dict)
-    _recent: deque[BatchFacts] = field(default_factory=lambda: deque(maxlen=RECENT))
+    _recent: deque[_Lately] = field(default_factory=lambda: deque(maxlen=RECENT[-1]))
     _last: BatchFacts | None = None
-    _heard_s: dict[tuple[StreamId, str | None], float] = field(default_factory=dict)
+    _joins: dict[int, dict[str, JoinTold]] = field(default_factory=dict)
+    """What each shard told last of its joins: of malformed rows only one hears."""
+    _heard_s: dict[Source, float] = field(default_factory=dict)
     _woken: bool = False
 
     def _asked(self, group: Group) -> Approach:
@@ -75,19 +96,21 @@ class OrderingKeeper:
     def learn(self, facts: BatchFacts) -> bool:
         """Takes in what a micro-batch told; whether the next one is to be told something new."""
         self._woken = False
-        self._last = facts
-        if facts.heard():  # one without input tells nothing of rates
-            self._recent.append(facts)
+        self._look_back(facts)
+        self._last = facts if facts.told else self._last  # of empty files no shard hears anything
+        shards = [shard for shard, _ in facts.told]
+        self._joins |= dict(zip(shards, facts.joins(), strict=True))
         self._measure_responses(facts)
+        rows_of = cache(self._rows)
         for name, group in self._groups.items():
-            load = load_of(group, self._rows(), self._spent_s())
+            load = self._load(group, rows_of)
             if load is not None:
                 self._loads[name] = load
                 if self._adapts(group):
                     self._adapt(facts.batch + 1, name, load)
         for source in facts.heard_from():
             self._heard_s[source] = facts.published_s
-        chosen = OrderingChosen(self._filter_order(), self._idle(facts))
+        chosen = OrderingChosen(self._filter_order(), self._silent(self._last, facts.published_s))
         self._tell_idle(facts.batch + 1, chosen.idle)
         before, self.chosen = self.chosen, chosen
         return chosen != before
@@ -103,20 +126,54 @@ class OrderingKeeper:
         log.info("%s", what)
         self.switches.append(f"micro-batch {batch}: {what}")
 
-    def _rows(self) -> dict[str, tuple[int, int, int]]:
-        """By stream, the tuples of the last micro-batches with their oldest and newest times."""
-        found: dict[str, tuple[int, int, int]] = {}
-        for facts in self._recent:
-            for stream, (rows, oldest_us, newest_us) in facts.heard().items():
-                before = found.get(stream, (0, oldest_us, newest_us))
-                found[stream] = (before[0] + rows, min(before[1], oldest_us), max(before[2], newest_us))
-        return found
+    def _look_back(self, facts: BatchFacts) -> None:
+        """Remembers what tells of rates and costs."""
+        spent_s = _spent_s(facts)
+        heard = {source: told for source, told in facts.heard_from().items() if self._is_in_time(source, told)}
+        if heard:
+            self._recent.append(_Lately({one: self._in_time(one, told) for one, told in heard.items()}, spent_s))
+        elif self._recent:
+            self._recent[-1].spent_s += spent_s
 
-    def _spent_s(self) -> float:
-        """How long the slowest shard joined, over the last micro-batches: all joins, because a tuple that has waited
-        waits for those of other joins too (the paper's level of multiprogramming)."""
-        by_batch = ([sum(told.spent_s for told in one.values()) for one in facts.joins()] for facts in self._recent)
-        return sum(max(shards, default=0.0) for shards in by_batch)
+    def _floor_us(self, source: Source) -> int | None:
+        """What the tuples of a source that are not late are not before."""
+        stream, name = source
+        newest_us = None if self._last is None else self._last.sources().get(stream, {}).get(str(name))
+        return None if newest_us is None else newest_us - self.catalog.get(stream).max_delay_us
+
+    def _is_in_time(self, source: Source, told: tuple[int, int, int]) -> bool:
+        floor_us = self._floor_us(source)
+        return floor_us is None or told[2] >= floor_us
+
+    def _in_time(self, source: Source, told: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Without the times of late tuples, which have nothing to do with the rate."""
+        rows, oldest_us, newest_us = told
+        floor_us = self._floor_us(source)
+        return rows, oldest_us if floor_us is None else max(oldest_us, floor_us), newest_us
+
+    def _load(self, group: Group, rows_of: Callable[[int], Rows]) -> JoinLoad | None:
+        """The load of a group by the last micro-batches, as many as tell of all its streams."""
+        streams = [str(one.stream) for one in group.inputs]
+        count = next((one for one in RECENT if _tells_of(streams, rows_of(one))), RECENT[-1])
+        return load_of(group, rows_of(count), sum(one.spent_s for one in self._latest(count)))
+
+    def _latest(self, count: int) -> list[_Lately]:
+        return list(self._recent)[-count:]
+
+    def _rows(self, count: int) -> Rows:
+        """By stream, the tuples of so many micro-batches with their oldest and newest times. Sources may lag each
+        other: what counts is the time that one of them brought, the longest."""
+        by_source: dict[Source, tuple[int, int, int]] = {}
+        for lately in self._latest(count):
+            for source, (rows, oldest_us, newest_us) in lately.heard.items():
+                before = by_source.get(source, (0, oldest_us, newest_us))
+                by_source[source] = (before[0] + rows, min(before[1], oldest_us), max(before[2], newest_us))
+        found: Rows = {}
+        for (stream, _), (rows, oldest_us, newest_us) in by_source.items():
+            count, begin_us, end_us = found.get(stream, (0, oldest_us, newest_us))
+            longest = (begin_us, end_us) if end_us - begin_us >= newest_us - oldest_us else (oldest_us, newest_us)
+            found[stream] = (count + rows, *longest)
+        return found
 
     def _measure_responses(self, facts: BatchFacts) -> None:
         responses = facts.responses()
@@ -130,7 +187,7 @@ class OrderingKeeper:
 
     # --- idle sources
 
-    def _sources(self, stream: Stream, facts: BatchFacts | None) -> list[tuple[StreamId, str | None]]:
+    def _sources(self, stream: Stream, facts: BatchFacts | None) -> list[Source]:
         """The sources of a stream that others wait for: those that were heard of, and, if some were not, the rest."""
         known = list(facts.sources().get(stream.name, {})) if facts is not None else []
         unheard = [None] if len(known) < (stream.partitions or 1) else []
@@ -146,9 +203,6 @@ class OrderingKeeper:
                     if now_s - since_s >= stream.idle_timeout_us / 1e6:
                         found.add(source)
         return frozenset(found)
-
-    def _idle(self, facts: BatchFacts) -> Idle:
-        return self._silent(facts, facts.published_s)
 
     def _tell_idle(self, batch: int, idle: Idle) -> None:
         for stream, source in sorted(idle - self.chosen.idle, key=str):
@@ -168,11 +222,10 @@ class OrderingKeeper:
     def stats(self) -> tuple[OrderingStats, ...]:
         """Each join's approach, what it holds, and what was expected and measured."""
         last = self._last
-        joins = last.joins() if last is not None else []
         awaited = last.awaited(self._groups) if last is not None else {}
         found = []
         for name, approach in self._approaches.items():
-            mine = [one[name] for one in joins if name in one]
+            mine = [one[name] for one in self._joins.values() if name in one]
             load = self._loads.get(name)
             is_returning = approach is Approach.SYNC_FILTER and any(one.is_ahead for one in mine)
             found.append(
@@ -191,6 +244,18 @@ class OrderingKeeper:
                 )
             )
         return tuple(found)
+
+
+def _tells_of(streams: Iterable[str], rows: Rows) -> bool:
+    """Whether there are enough tuples of each of these streams, of more than one time."""
+    known = [rows.get(name, (0, 0, 0)) for name in streams]
+    return all(count >= FEW and oldest_us < newest_us for count, oldest_us, newest_us in known)
+
+
+def _spent_s(facts: BatchFacts) -> float:
+    """How long the slowest shard joined: all joins, because a tuple that has waited waits for those of other joins too
+    (the paper's level of multiprogramming)."""
+    return max((sum(told.spent_s for told in one.values()) for one in facts.joins()), default=0.0)
 
 
 NAMES = {Approach.SYNC_FILTER: "Sync-Filter", Approach.FILTER_ORDER: "Filter-Order"}

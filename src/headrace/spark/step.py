@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -42,6 +42,9 @@ from headrace.spark.staging import STAGING, StageWriter, batch_name
 from headrace.spark.task_told import TaskTold, leaves_of
 from headrace.spark.tree_told import tree_events, trees_told
 from headrace.spark.withholding import adapting
+
+Key = TypeVar("Key")
+"""What is heard of: streams, or sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +206,8 @@ class Step:
             "late": self._late,
             "held": list(astuple(held)),
             "backlog": shard.backlog(),
-            "heard": _heard(envelopes),
-            "heard_from": sorted({(one.stream, one.partitions[0]) for one in envelopes if one.kind is Kind.HEARTBEAT}),
+            "heard": _heard(envelopes, lambda one: one.stream),
+            "heard_from": [[*source, *some] for source, some in sorted(_heard(envelopes, _source).items())],
             "sources": shard.progress.newest_us,
             "reached": shard.reached(),
             "joins": shard.joins(),
@@ -224,14 +227,18 @@ def _now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _heard(envelopes: list[Envelope]) -> dict[str, list[int]]:
-    """By stream, how many tuples all source tasks read, and their oldest and newest times."""
-    heard: dict[str, list[int]] = {}
+def _heard(envelopes: list[Envelope], of: Callable[[Envelope], Key]) -> dict[Key, list[int]]:
+    """By stream or source, how many tuples all source tasks read, and their oldest and newest times."""
+    heard: dict[Key, list[int]] = {}
     for one in envelopes:
         if one.kind is Kind.HEARTBEAT:
-            rows, oldest_us, newest_us = heard.get(one.stream, [0, one.oldest_us, one.newest_us])
-            heard[one.stream] = [rows + one.rows, min(oldest_us, one.oldest_us), max(newest_us, one.newest_us)]
+            rows, oldest_us, newest_us = heard.get(of(one), [0, one.oldest_us, one.newest_us])
+            heard[of(one)] = [rows + one.rows, min(oldest_us, one.oldest_us), max(newest_us, one.newest_us)]
     return heard
+
+
+def _source(heartbeat: Envelope) -> tuple[str, str]:
+    return heartbeat.stream, heartbeat.partitions[0]
 
 
 def _measured_to_json(shard: Shard) -> dict[str, Any]:
