@@ -13,8 +13,8 @@ Cost: O(matches) for the ages, the filters' columns and indexes; O(results), and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -118,9 +118,7 @@ class GroupOutputs:
     def __init__(self, classes: Sequence[OutputClass], current: Combination) -> None:
         self._checks = Checks(classes, current)
         found: dict[tuple[Delivery, tuple[Output, ...], bool, bool], list[int]] = {}
-        self._folded = tuple(
-            _Class.of(number, cls) for number, cls in enumerate(classes) if cls.delivery is Delivery.FOLDED
-        )
+        self._folded = tuple(_folded_classes(classes))
         for number, cls in enumerate(classes):
             if cls.delivery is Delivery.FOLDED:
                 continue
@@ -208,6 +206,23 @@ class GroupOutputs:
                 batch = marked_results(rows, ranks, came_us[positions], codes)
                 is_counted, kinds = family.delivery is Delivery.COUNT, (family.is_raw, family.is_early)
                 yield HeldResults(tuple(readers), batch, is_counted, 0, None, 0, *kinds)
+
+
+def _folded_classes(classes: Sequence[OutputClass]) -> Iterator[_Class]:
+    """Those that are folded. Where operators go on with what several of them read, one is given it for all of them: as
+    far as the largest of their windows reaches. (What is beyond a window counts for nothing there.)"""
+    windows: dict[Hashable, list[Sizes]] = {}
+    for cls in classes:
+        windows.setdefault(_read_together(cls), []).extend(cls.windows)
+    for number, cls in enumerate(classes):
+        if cls.delivery is Delivery.FOLDED:
+            reach = reach_of(windows[_read_together(cls)])
+            yield replace(_Class.of(number, cls), reach=reach if cls.deferred is not None else reach_of(cls.windows))
+
+
+def _read_together(cls: OutputClass) -> Hashable:
+    """What classes have in common that one select-project may serve."""
+    return cls.delivery, cls.outputs, frozenset(cls.deferred or ()), cls.folding and cls.folding.offsets
 
 
 REMEMBERED = 16
