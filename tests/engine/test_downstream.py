@@ -6,7 +6,9 @@ from __future__ import annotations
 import engine_cases as cases
 import pytest
 from engine_cases import Case, Row, Way
+from local_host import LocalHost
 
+from headrace import reference
 from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Scheduling
 from headrace.engine.shard import ShardOptions
@@ -58,3 +60,54 @@ def test_aggregates_that_read_the_same_get_it_as_far_as_each_ones_window_reaches
     for query in case.queries:
         times = evaluation_times(query, CATALOG, case.arrivals, host.evaluated[query.name][-1], cases.SECOND_US)
         assert cases.got(host, query) == cases.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+
+
+# --- other queries that come or go
+
+
+PAIRS = "a.ts AS ta, b.ts AS tb, a.id AS ia, b.id AS ib"
+LOW, HIGH = f"low: {PAIRS} | AND a.n < 2 WINDOW 5 SECONDS", f"high: {PAIRS} | AND a.k <> 7 WINDOW 5 SECONDS"
+
+
+def changed(case: Case, way: Way, later: tuple[Query, ...]) -> LocalHost:
+    """The case with other queries from the sixth micro-batch on, when something waits."""
+    host = cases.host_for(case, way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == 5:
+            host.change(CATALOG, later)
+        cases.arrive(host, chunks)
+    host.end()
+    return host
+
+
+@pytest.mark.parametrize(("strategy", "ahead"), [("chain", False), ("path", False), ("chain", True)])
+@pytest.mark.parametrize(("before", "after"), [((LOW,), (LOW, HIGH)), ((LOW, HIGH), (LOW,))])
+def test_a_condition_that_moves_before_the_join_or_behind_it_is_asked_of_all_that_waits(
+    before: tuple[str, ...], after: tuple[str, ...], strategy: str, ahead: bool
+) -> None:
+    """Alone, `low` has its condition asked before the join, and what waits for it lacks a.n; not so beside `high`."""
+    case = Case(CATALOG, CASE.arrivals, queries_of(*before))
+    host = changed(case, way_of(strategy, 1, restoring=False, ahead=ahead), queries_of(*after))
+    (stays,) = queries_of(LOW)
+    assert cases.same_rows(cases.got(host, stays), reference.answer(stays, CATALOG, case.arrivals))
+
+
+@pytest.mark.parametrize("restoring", [False, True])
+@pytest.mark.parametrize("comes", [False, True])
+def test_queries_without_columns_go_on_when_they_get_or_lose_operators_of_their_own(
+    comes: bool, restoring: bool
+) -> None:
+    """With no condition left behind the join nothing is left to wait for: results are finished where they are found."""
+    stay = (
+        "total: COUNT(*) AS v | AND a.n < 2 WINDOW 5 SECONDS",
+        "counted: a.id | AND a.n < 2 WINDOW 5 SECONDS INTO (connector = 'count')",
+        "one: 1 AS one | AND a.n < 2 WINDOW 5 SECONDS",
+    )
+    first, later = (stay, (*stay, HIGH)) if comes else ((*stay, HIGH), stay)
+    case = Case(CATALOG, CASE.arrivals, queries_of(*first))
+    host = changed(case, way_of("chain", 1, restoring=restoring), queries_of(*later))
+    total, counted, one = queries_of(*stay)
+    times = evaluation_times(total, CATALOG, case.arrivals, host.evaluated[total.name][-1], cases.SECOND_US)
+    assert cases.got(host, total) == cases.shown(grouped_answer(total, CATALOG, case.arrivals, times))
+    assert host.counts[counted.name] == len(reference.answer(counted, CATALOG, case.arrivals))
+    assert len(host.rows(one.name)) == len(reference.answer(one, CATALOG, case.arrivals))
