@@ -247,7 +247,8 @@ def _one(draw: st.DrawFn, catalog: Catalog, sources: int | None) -> Query:
 
 @st.composite
 def grouped_variants(draw: st.DrawFn, query: Query) -> Query:
-    """The same query with other windows, another grouping, or other outputs and HAVING; or with another filter too."""
+    """The same query with other windows, another grouping, other aggregates (perhaps over another window too), or other
+    outputs and HAVING; or with another filter too."""
     assert query.grouping is not None
     change = draw(st.sampled_from(("windows", "windows", "grouping", "aggregates", "outputs", "filter")))
     if change == "windows":
@@ -255,6 +256,8 @@ def grouped_variants(draw: st.DrawFn, query: Query) -> Query:
     if change == "filter":
         return replace(query, conditions=(*query.conditions, draw(_conditions(len(query.sources)))))
     grouping = replace(query.grouping, having=None)
+    if change == "aggregates" and draw(st.booleans()):
+        query = replace(query, windows=draw(times(len(query.sources))))
     if change != "outputs":
         other = draw(groupings(len(query.sources)))
         same_keys = change == "aggregates" and bool(other.aggregates or grouping.keys)

@@ -187,7 +187,7 @@ def ranks_of(batch: pa.RecordBatch) -> list[Int64s]:
 
 def with_arrivals(batch: pa.RecordBatch, arrived_us: Int64s) -> pa.RecordBatch:
     """Results with when the newest tuple of each arrived."""
-    return batch.append_column(ARRIVED, pa.array(arrived_us))
+    return pa.RecordBatch.from_arrays([*batch.columns, pa.array(arrived_us)], names=[*batch.schema.names, ARRIVED])
 
 
 def without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:

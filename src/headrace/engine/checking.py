@@ -2,7 +2,9 @@
 
 Owns :class:`Checks`. It depends on how the two tuples of a match were collected: tuples kept under an earlier plan
 passed other filters, and may lack something. Tuples kept under this plan serve every class, and have passed what every
-class asks. Conditions and expressions get numbers, by which a slice remembers what it worked out for them.
+class asks. Conditions and expressions get numbers, by which a slice remembers what it worked out for them. Where
+filters are left for later (``deferring``), tuples kept under an earlier plan may lack what those read, which they
+passed: so of a slice with any of them all filters are done at once.
 """
 
 from __future__ import annotations
@@ -36,16 +38,29 @@ class Checks:
         self._compared: list[Comparison | None] = []
         self._index_of: dict[Expression, int] = {}
         self._made: dict[Combination, list[Check | None]] = {}
+        self._whole: list[Check | None] | None = None
         self._choose_indexes()
+
+    def is_current(self, combination: Combination) -> bool:
+        """Whether these tuples were kept under this plan."""
+        return combination == self._current
 
     def of(self, combination: Combination) -> list[Check | None]:
         """For each class what is left to check; None: it cannot use such tuples."""
         if combination not in self._made:
-            if combination == self._current:
+            if self.is_current(combination):
                 self._made[combination] = [self._check(cls.filters) for cls in self._classes]
             else:
                 self._made[combination] = [self._check_of(cls, combination) for cls in self._classes]
         return self._made[combination]
+
+    def all_of(self, combination: Combination) -> list[Check | None]:
+        """The same, with what is else left for later."""
+        if not self.is_current(combination):
+            return self.of(combination)
+        if self._whole is None:
+            self._whole = [self._check((*cls.filters, *(cls.deferred or ()))) for cls in self._classes]
+        return self._whole
 
     def _choose_indexes(self) -> None:
         wanted: Counter[Expression] = Counter()
@@ -88,6 +103,6 @@ class Checks:
 def serves(cls: OutputClass, side: int, collected: Collected) -> bool:
     """Whether tuples collected so on this side can be used: tuples kept under an earlier plan may lack something."""
     checks = (*cls.unchecked(side, collected.pushed), *cls.residual)
-    read = [ref for one in (*checks, *(out.expression for out in cls.outputs)) for ref in columns_of(one)]
+    read = [ref for one in (*checks, *cls.read) for ref in columns_of(one)]
     columns = frozenset(ref.name for ref in read if ref.source == side)
     return collected.serves(columns, frozenset(expression_text(one) for one in cls.conditions_on(side)))

@@ -4,6 +4,8 @@
 
 Owns :class:`Downstream`. An item is what one turn of the join made for one class: perhaps nothing on this shard, but an
 item all the same, so that all shards take the same turns; its weight is what all shards together may have found.
+A condition moves before the join, or back behind it, when other queries come or go: what waits then has passed it, and
+lacks what it reads, or has not. So rows are asked for all conditions of their class that they have the columns for.
 Invariants: a queue is first in, first out, so that every query's results stay in order; an aggregate counts a time as
 known only when nothing of it waits here. Cost: that of filtering and projecting what is taken; what is left in a queue
 at the end of a step is stored once.
@@ -31,8 +33,9 @@ from headrace.engine.segments import content_name, int64s_of, pack_batch, unpack
 from headrace.engine.window import SegmentSource, Serial
 from headrace.model import QueryId
 from headrace.plan.deferring import raw_name
-from headrace.plan.expressions import ColumnRef
-from headrace.plan.opgraph import OperatorName
+from headrace.plan.expressions import ColumnRef, Expression, columns_of
+from headrace.plan.joingraph import on_side
+from headrace.plan.opgraph import OperatorKind, OperatorName
 from headrace.plan.sharing import Delivery, OutputClass
 
 NEWEST, SINCE = "__newest", "__since"
@@ -127,19 +130,29 @@ class Downstream:
         self._folds = folds
         self.stages: dict[OperatorName, Stage] = {}
         self._first: dict[int, OperatorName] = {}
+        self._together: dict[OperatorName, list[int]] = {}
+        """Of operators that are not here, as their results are finished where they are found: whose they would be."""
+        self._left_kept: dict[str, Any] = {}
+        self._left: list[tuple[int, bool, TurnItem]] = []
+        """What waited before those: of which class, and whether it is to be folded only."""
+        self._apart: set[int] = set()
         self._class_of: dict[QueryId, int] = {}
         self._since: dict[QueryId, int] = {}
         for number, cls in enumerate(raw):
+            self._class_of |= {member.query: number for member in cls.members}
+            self._since |= {member.query: since[member.identity] for member in cls.members}
             if cls.deferred is None:
+                for name in names[number]:
+                    self._together.setdefault(name, []).append(number)
                 continue
+            self._apart.add(number)
             first, *last = names[number]
             if first not in self.stages:
                 self._first[number] = first
                 self.stages[first] = Stage(number)
             self.stages[first].then += last
             self.stages |= {name: Stage(number, folds=True) for name in last}
-            self._class_of |= {member.query: number for member in cls.members}
-            self._since |= {member.query: since[member.identity] for member in cls.members}
+        self._conditions = [_conditions_of(cls) for cls in classes]
         self._dropped: list[str] = []
 
     # --- queues
@@ -158,8 +171,8 @@ class Downstream:
             self.stages[name].put(TurnItem(weight, came, known_us, self._epoch, rows.get(number, [])))
 
     def takes(self, emission: EmitRows) -> bool:
-        """Whether an operator here is to go on with this."""
-        return emission.queries[0] in self._class_of
+        """Whether an operator here is to go on with this; what was finished before its class had operators is not."""
+        return _is_raw(emission) and self._class_of.get(emission.queries[0]) in self._apart
 
     def held_back_us(self, number: int) -> int | None:
         """Until when all of a class's results have been folded, where some wait to be."""
@@ -196,27 +209,56 @@ class Downstream:
             self.stages[name].put(TurnItem(item.weight * selectivity, item.came, item.known_us, item.epoch, rows))
         if stage.then:
             return
-        is_counted = self._classes[stage.number].delivery is Delivery.COUNT
         for one, batch in pairs:
-            queries = self._served(stage, item, one.queries)
-            times = np.unique(int64s_of(batch, ARRIVED), return_inverse=True)
-            arrived = counted_times(*times, [batch.num_rows])[0]
-            if queries and is_counted:
-                yield EmitCount(queries, batch.num_rows, arrived)
-            elif queries:
-                yield EmitRows(queries, batch.drop_columns([ARRIVED]), arrived, one.part)
+            yield from self._out(stage.number, self._served(stage.number, item, one.queries), batch, one.part)
 
-    def _served(self, stage: Stage, item: TurnItem, queries: Sequence[QueryId]) -> tuple[QueryId, ...]:
+    def _out(self, number: int, queries: tuple[QueryId, ...], batch: pa.RecordBatch, part: int) -> Iterator[Effect]:
+        """Rows of a class with their arrivals, to those who read them."""
+        if not queries or not batch.num_rows:
+            return
+        times = np.unique(int64s_of(batch, ARRIVED), return_inverse=True)
+        arrived = counted_times(*times, [batch.num_rows])[0]
+        if self._classes[number].delivery is Delivery.COUNT:
+            yield EmitCount(queries, batch.num_rows, arrived)
+        else:
+            yield EmitRows(queries, batch.drop_columns([ARRIVED]), arrived, part)
+
+    def _served(self, number: int, item: TurnItem, queries: Sequence[QueryId]) -> tuple[QueryId, ...]:
         """Of the queries that an item's rows are for, those that are still there: another one of the same name, with
         another window perhaps, came later."""
-        mine = (query for query in queries if self._class_of.get(query) == stage.number)
+        mine = (query for query in queries if self._class_of.get(query) == number)
         return tuple(query for query in mine if self._since[query] <= item.epoch)
+
+    # --- classes that are kept together with the join now
+
+    def finished(self, emission: EmitRows) -> Iterator[Effect]:
+        """What is emitted for a class that has no operators here: as it is, or what was kept for operators."""
+        if not _is_raw(emission):
+            yield emission
+            return
+        number = self._class_of[emission.queries[0]]
+        rows = self._selected(number, RawRows(emission.batch))
+        yield from self._out(number, emission.queries, rows, emission.part)
+
+    def finish(self) -> Iterator[Effect]:
+        """All that waited before operators that are no more, though their queries are."""
+        self._dropped += names_queued(self._left_kept)
+        left, self._left, self._left_kept = self._left, [], {}
+        for number, is_passed, item in left:
+            for one in item.rows:
+                rows = one.batch if is_passed else self._selected(number, one)
+                if self._classes[number].delivery is not Delivery.FOLDED:
+                    yield from self._out(number, self._served(number, item, one.queries), rows, one.part)
+                elif rows.num_rows:
+                    self._fold(number, RawRows(rows, complete_us=one.complete_us))
 
     def _selected(self, number: int, rows: RawRows) -> pa.RecordBatch:
         """The rows that pass a class's filters, as its select list has them, with their arrivals; where they are folded
         next, as they are."""
         cls, batch = self._classes[number], rows.batch
-        mask = filter_mask(cls.filters, _columns(batch), batch.num_rows)
+        there = frozenset(batch.schema.names)
+        conditions = [one for one, read in self._conditions[number] if read <= there]
+        mask = filter_mask(conditions, _columns(batch), batch.num_rows)
         if mask is not None:
             batch = batch.filter(mask)
         if cls.delivery is Delivery.FOLDED:
@@ -265,19 +307,29 @@ class Downstream:
             ]
             for name, stage in self.stages.items()
             if stage.items
-        }
+        } | self._left_kept
 
     def from_json(self, kept: Mapping[str, Any], source: SegmentSource) -> list[str]:
         """Takes up the queues that were; gives the segments of those whose operators are gone."""
         orphans: list[str] = []
         for name, items in kept.items():
             stage = self.stages.get(OperatorName(name))
+            if stage is None and name in self._together:
+                self._take_left(OperatorName(name), items, source)
+                continue
             if stage is None:
                 orphans += [rows[0] for item in items for rows in item[3]]
                 continue
-            for weight, came, known_us, rows, epoch in items:
-                stage.put(TurnItem(weight, came, known_us, epoch, [_rows_from_json(one, source) for one in rows]))
+            for item in items:
+                stage.put(_item_from_json(item, source))
         return orphans
+
+    def _take_left(self, name: OperatorName, items: Sequence[Any], source: SegmentSource) -> None:
+        """What waited before an operator that is no more."""
+        self._left_kept[name] = items
+        is_passed = not name.startswith(OperatorKind.SELECT_PROJECT.value)
+        for number in self._together[name]:
+            self._left += [(number, is_passed, _item_from_json(item, source)) for item in items]
 
 
 def names_queued(kept: Mapping[str, Any]) -> Iterator[str]:
@@ -287,6 +339,22 @@ def names_queued(kept: Mapping[str, Any]) -> Iterator[str]:
 
 def _columns(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:
     return lambda ref: batch.column(raw_name(ref))
+
+
+def _conditions_of(cls: OutputClass) -> list[tuple[Expression, frozenset[str]]]:
+    """All conditions of a class, those that inputs apply now too, with the columns that they read."""
+    pushed = [on_side(one, side) for side, some in enumerate(cls.pushed) for one in some]
+    return [(one, frozenset(map(raw_name, columns_of(one)))) for one in (*cls.filters, *pushed)]
+
+
+def _is_raw(emission: EmitRows) -> bool:
+    """Whether these are columns for operators to come."""
+    return ARRIVED in emission.batch.schema.names
+
+
+def _item_from_json(kept: Sequence[Any], source: SegmentSource) -> TurnItem:
+    weight, came, known_us, rows, epoch = kept
+    return TurnItem(weight, came, known_us, epoch, [_rows_from_json(one, source) for one in rows])
 
 
 def _rows_to_json(rows: RawRows) -> list[Any]:
@@ -299,8 +367,8 @@ def _rows_from_json(kept: Sequence[Any], source: SegmentSource) -> RawRows:
 
 
 def _to_fold(found: FoundRows) -> RawRows:
-    batch = found.rows
-    arrived_us = np.full(batch.num_rows, found.arrived_us)
-    for name, values in ((NEWEST, found.newest_us), (SINCE, found.since_us), (ARRIVED, arrived_us)):
-        batch = batch.append_column(name, pa.array(values))
+    arrived_us = np.full(len(found.newest_us), found.arrived_us)
+    marks = [pa.array(values) for values in (found.newest_us, found.since_us, arrived_us)]
+    names = [*found.rows.schema.names, NEWEST, SINCE, ARRIVED]
+    batch = pa.RecordBatch.from_arrays([*found.rows.columns, *marks], names=names)
     return RawRows(batch, complete_us=found.complete_us)

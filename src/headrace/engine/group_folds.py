@@ -43,7 +43,7 @@ class GroupFolds:
     """A group's aggregates in one shard, by class."""
 
     def __init__(self, group: Group, points: Points, serial: Serial, *, forwards: bool) -> None:
-        self._raw = {number: cls.outputs for number, cls in enumerate(group.classes) if cls.deferred is not None}
+        self._raw = {number: cls for number, cls in enumerate(group.classes) if cls.deferred is not None}
         self.evaluated: dict[int, WorkReport] = {}
         """By class, what its last evaluation gave, and how long it took."""
         self.found: list[FoundRows] = []
@@ -62,22 +62,30 @@ class GroupFolds:
             return
         times = [space.times(addresses) for space, addresses in zip(spaces, matches.sides, strict=True)]
         arrived = int(arrived_us.max())
-        for number, positions, rows in outputs.folded(matches, spaces):
+        for number, positions, rows, is_past in outputs.folded(matches, spaces):
             fold = self.operators[number]
             if number in self._raw:
-                self.found.append(
-                    self._waiting(number, rows, [some[positions] for some in times], complete_us, arrived)
-                )
+                mine = [some[positions] for some in times]
+                self.found.append(self._waiting(number, rows, mine, complete_us, arrived, has_passed=is_past))
                 continue
             stays = rows.once(fold.staying, partial(fold.stays, times, positions, complete_us))
             fold.add(rows, stays, arrived)
 
     def _waiting(
-        self, number: int, rows: FoldedRows, times: Sequence[Int64s], complete_us: int, arrived_us: int
+        self,
+        number: int,
+        rows: FoldedRows,
+        times: Sequence[Int64s],
+        complete_us: int,
+        arrived_us: int,
+        *,
+        has_passed: bool,
     ) -> FoundRows:
-        """Results of a class that other operators have to go on with, as columns."""
-        outputs, offsets = self._raw[number], self.operators[number].folding.offsets
-        columns = {output.name: rows.values(output.expression) for output in outputs}
+        """Results of a class that other operators have to go on with, as columns; less those that only filters read,
+        where they have passed these."""
+        cls, offsets = self._raw[number], self.operators[number].folding.offsets
+        left_out = cls.only_filtered if has_passed else ()
+        columns = {one.name: rows.values(one.expression) for one in cls.outputs if one.name not in left_out}
         batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         since_us = np.minimum.reduce([some + more for some, more in zip(times, offsets, strict=True)])
         return FoundRows(number, batch, np.maximum.reduce(times), since_us, complete_us, arrived_us)

@@ -289,6 +289,8 @@ class GroupOperator:
         for effect in effects:
             if isinstance(effect, EmitRows) and self.downstream.takes(effect):
                 emitted.append(effect)
+            elif isinstance(effect, EmitRows) and self.is_deferred:
+                yield from self.downstream.finished(effect)
             else:
                 yield effect
 
@@ -300,7 +302,7 @@ class GroupOperator:
         by_class: Counter[str] = Counter()
         for one in emitted:
             by_class[one.queries[0]] += one.batch.num_rows
-        rows = max([*by_class.values(), *(one.rows.num_rows for one in found)], default=0)
+        rows = max([*by_class.values(), *(len(one.newest_us) for one in found)], default=0)
         size_bytes = sum(one.batch.nbytes for one in emitted) + sum(one.rows.nbytes for one in found)
         return WorkDone(weight, rows_out=rows, bytes_out=size_bytes)
 
@@ -513,6 +515,7 @@ class GroupOperator:
     def settle(self, reached_us: Sequence[int | None], *, ended: bool) -> Iterator[Effect]:
         """Evaluates aggregates, expires, and tells the store. ``reached_us``: by input, what no future tuple is older
         than."""
+        yield from self.downstream.finish()
         if self._complete_us is not None:
             known_us = {sizes: self._known_until(number) for number, sizes in enumerate(self.windows)}
             yield from self.folds.evaluate(known_us, self.downstream.held_back_us, self.now_s, ended=ended)

@@ -13,8 +13,8 @@ Cost: O(matches) for the ages, the filters' columns and indexes; O(results), and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -100,6 +100,15 @@ class _Family:
     is_raw: bool = False
     """Whether it gives columns for operators to come, with when each result's newest tuple arrived."""
     is_early: bool = False
+    only_filtered: frozenset[str] = frozenset()
+    """The columns that only filters to come read."""
+
+    def passed(self) -> _Family:
+        """The same for results that have passed all filters."""
+        if not self.only_filtered:
+            return self
+        outputs = tuple(one for one in self.outputs if one.name not in self.only_filtered)
+        return replace(self, outputs=outputs, schema=pa.schema([self.schema.field(one.name) for one in outputs]))
 
     def rows(self, columns: Callable[[ColumnRef], pa.Array], count: int) -> pa.RecordBatch:
         """The select list as a batch."""
@@ -117,15 +126,14 @@ class GroupOutputs:
 
     def __init__(self, classes: Sequence[OutputClass], current: Combination) -> None:
         self._checks = Checks(classes, current)
-        found: dict[tuple[Delivery, tuple[Output, ...], bool, bool], list[int]] = {}
-        self._folded = tuple(
-            _Class.of(number, cls) for number, cls in enumerate(classes) if cls.delivery is Delivery.FOLDED
-        )
+        found: dict[tuple[Delivery, tuple[Output, ...], bool, bool, frozenset[str]], list[int]] = {}
+        self._folded = tuple(_folded_classes(classes))
         for number, cls in enumerate(classes):
             if cls.delivery is Delivery.FOLDED:
                 continue
             outputs = () if cls.delivery is Delivery.COUNT else cls.outputs
-            found.setdefault((cls.delivery, outputs, cls.deferred is not None, cls.is_early), []).append(number)
+            kind = (cls.deferred is not None, cls.is_early, cls.only_filtered)
+            found.setdefault((cls.delivery, outputs, *kind), []).append(number)
         self._families = tuple(
             _Family(
                 delivery,
@@ -134,8 +142,9 @@ class GroupOutputs:
                 tuple(_Class.of(number, classes[number]) for number in numbers),
                 is_raw,
                 is_early,
+                only_filtered,
             )
-            for (delivery, outputs, is_raw, is_early), numbers in found.items()
+            for (delivery, outputs, is_raw, is_early, only_filtered), numbers in found.items()
         )
 
     def emissions(self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, cut: Cut) -> Iterator[Emission]:
@@ -144,7 +153,7 @@ class GroupOutputs:
             return
         parts = _Parts(matches, spaces, self._checks)
         arrived = Arrivals(matches.probe, arrived_us)
-        for family in self._families:
+        for family in self._given(parts):
             together: list[tuple[tuple[QueryId, ...], Int64s]] = []
             rows = 0
             for cls in family.classes:
@@ -158,9 +167,13 @@ class GroupOutputs:
                         together, rows = [], 0
             yield from _made(family, together, parts.whole, arrived)
 
-    def folded(self, matches: Matches, spaces: Sequence[Space]) -> Iterator[tuple[int, Int64s, FoldedRows]]:
-        """For each class that is folded: its number, the matches that it gets, and what it reads of them, in one with
-        the classes that get the same."""
+    def _given(self, parts: _Parts) -> Iterator[_Family]:
+        """The families, as they are given results of this slice."""
+        return (family.passed() if parts.is_past else family for family in self._families)
+
+    def folded(self, matches: Matches, spaces: Sequence[Space]) -> Iterator[tuple[int, Int64s, FoldedRows, bool]]:
+        """For each class that is folded: its number, the matches that it gets, what it reads of them, in one with the
+        classes that get the same, and whether they have passed all of its filters."""
         parts = _Parts(matches, spaces, self._checks)
         shared: dict[int, tuple[Int64s, FoldedRows]] = {}
         for cls in self._folded:
@@ -169,7 +182,7 @@ class GroupOutputs:
                 found = shared.setdefault(
                     id(positions), (positions, FoldedRows(parts.whole.reader(positions), len(positions)))
                 )
-                yield cls.number, *found
+                yield cls.number, *found, parts.is_past
 
     def hold(
         self,
@@ -192,7 +205,7 @@ class GroupOutputs:
         if ahead:  # a newest tuple without a mark was joined before: the one that found the result decides
             marks = newest_marks(matches, spaces, CAME)
             came_us = np.where(marks > 0, marks, came_us)
-        for family in self._families:
+        for family in self._given(parts):
             readers: list[tuple[str, ...]] = []
             found: list[tuple[np.ndarray, ...]] = []
             for cls in family.classes:
@@ -208,6 +221,23 @@ class GroupOutputs:
                 batch = marked_results(rows, ranks, came_us[positions], codes)
                 is_counted, kinds = family.delivery is Delivery.COUNT, (family.is_raw, family.is_early)
                 yield HeldResults(tuple(readers), batch, is_counted, 0, None, 0, *kinds)
+
+
+def _folded_classes(classes: Sequence[OutputClass]) -> Iterator[_Class]:
+    """Those that are folded. Where operators go on with what several of them read, one is given it for all of them: as
+    far as the largest of their windows reaches. (What is beyond a window counts for nothing there.)"""
+    windows: dict[Hashable, list[Sizes]] = {}
+    for cls in classes:
+        windows.setdefault(_read_together(cls), []).extend(cls.windows)
+    for number, cls in enumerate(classes):
+        if cls.delivery is Delivery.FOLDED:
+            reach = reach_of(windows[_read_together(cls)])
+            yield replace(_Class.of(number, cls), reach=reach if cls.deferred is not None else reach_of(cls.windows))
+
+
+def _read_together(cls: OutputClass) -> Hashable:
+    """What classes have in common that one select-project may serve."""
+    return cls.delivery, cls.outputs, frozenset(cls.deferred or ()), cls.folding and cls.folding.offsets
 
 
 REMEMBERED = 16
@@ -228,7 +258,8 @@ def outputs_of(classes: tuple[OutputClass, ...], current: Combination) -> GroupO
 
 
 class _Parts:
-    """A slice, in parts by how the matches' tuples were collected: mostly one."""
+    """A slice, in parts by how the matches' tuples were collected: mostly one. ``is_past``: some were under an earlier
+    plan, and no filter is left for later."""
 
     def __init__(self, matches: Matches, spaces: Sequence[Space], checks: Checks) -> None:
         self.whole = Slice(matches, spaces, checks.conditions, checks.indexed)
@@ -238,8 +269,11 @@ class _Parts:
         self._parts: list[tuple[Int64s | None, Slice, list[Check | None]]] = []
         collections = [[one.asked_for for one in space.collections] for space in spaces]
         kinds = [list(dict.fromkeys(some)) for some in collections]
-        if all(len(one) == 1 for one in kinds):
-            self._parts.append((None, self.whole, checks.of(tuple(one[0] for one in kinds))))
+        self.is_past = not all(len(one) == 1 for one in kinds)
+        if not self.is_past:
+            only = tuple(one[0] for one in kinds)
+            self.is_past = not checks.is_current(only)
+            self._parts.append((None, self.whole, checks.of(only)))
             return
         codes = np.zeros(len(matches), dtype=np.int64)
         for side, space in enumerate(spaces):
@@ -250,7 +284,7 @@ class _Parts:
             places = np.unravel_index(int(code), [len(one) for one in kinds])
             combination = tuple(kinds[side][int(place)] for side, place in enumerate(places))
             part = Slice(matches.where(positions), spaces, checks.conditions, checks.indexed)
-            self._parts.append((positions, part, checks.of(combination)))
+            self._parts.append((positions, part, checks.all_of(combination)))
 
     def passing(self, number: int, sizes: Sizes) -> Int64s:
         """The positions, in the whole, of the matches in a window that a class gets."""

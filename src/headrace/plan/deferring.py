@@ -36,10 +36,14 @@ def deferred_group(group: Group) -> Group:
 def _deferred(cls: OutputClass) -> OutputClass:
     if cls.delivery is Delivery.COUNT and not cls.filters:
         return cls
-    read = [*cls.filters, *(output.expression for output in cls.outputs if cls.delivery is not Delivery.COUNT)]
-    columns = sorted({ref for one in read for ref in columns_of(one)}, key=raw_name)
-    if not columns:
+    given = () if cls.delivery is Delivery.COUNT else cls.outputs
+    read = {ref for output in given for ref in columns_of(output.expression)}
+    asked = {ref for one in cls.filters for ref in columns_of(one)}
+    if not read | asked:
         return cls
-    outputs = tuple(Output(raw_name(ref), ref) for ref in columns)
+    outputs = tuple(Output(raw_name(ref), ref) for ref in sorted(read | asked, key=raw_name))
     delivery = Delivery.ROWS if cls.delivery is Delivery.COUNT else cls.delivery
-    return replace(cls, filters=(), outputs=outputs, delivery=delivery, deferred=cls.filters)
+    only_filtered = frozenset(map(raw_name, asked - read))
+    return replace(
+        cls, filters=(), outputs=outputs, delivery=delivery, deferred=cls.filters, only_filtered=only_filtered
+    )

@@ -88,6 +88,8 @@ class OutputClass:
     """With it, ``outputs`` are what is folded."""
     deferred: tuple[Expression, ...] | None = None
     """Filters that another operator applies to what this class gives, which is columns as they are (``deferring``)."""
+    only_filtered: frozenset[str] = frozenset()
+    """The columns, by output name, that only those filters read."""
     is_early: bool = False
     """Whether rows leave as soon as they are found."""
 
@@ -107,14 +109,17 @@ class OutputClass:
 
     def unchecked(self, side: int, passed: Collection[str]) -> tuple[Expression, ...]:
         """What it asks of one side's tuples beyond the conditions (as text) that they passed before they were kept."""
-        later = {alone(one) for one in self.deferred or ()}
-        asked = [one for one in self.conditions_on(side) if one not in later]
-        return tuple(on_side(one, side) for one in asked if expression_text(one) not in passed)
+        return tuple(on_side(one, side) for one in self.conditions_on(side) if expression_text(one) not in passed)
 
     @property
     def residual(self) -> tuple[Expression, ...]:
         """The conditions that are not about one side alone."""
-        return tuple(one for one in self.filters if len(sources_of(one)) != 1)
+        return tuple(one for one in (*self.filters, *(self.deferred or ())) if len(sources_of(one)) != 1)
+
+    @property
+    def read(self) -> tuple[Expression, ...]:
+        """What is made of its results that have passed all conditions."""
+        return tuple(output.expression for output in self.outputs if output.name not in self.only_filtered)
 
 
 @dataclass(frozen=True, slots=True)

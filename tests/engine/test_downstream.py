@@ -1,0 +1,113 @@
+"""What waits before the operators after a join: aggregates that share what they read, and other queries that come or go
+in the middle of a backlog."""
+
+from __future__ import annotations
+
+import engine_cases as cases
+import pytest
+from engine_cases import Case, Row, Way
+from local_host import LocalHost
+
+from headrace import reference
+from headrace.engine.cutting import BlockCut
+from headrace.engine.dispatching import Scheduling
+from headrace.engine.shard import ShardOptions
+from headrace.model import Catalog, Stream, StreamId
+from headrace.plan.queries import Query
+from headrace.reference_aggregates import evaluation_times, grouped_answer
+from headrace.sql import read_script
+
+A, B = StreamId("a"), StreamId("b")
+CATALOG = Catalog(tuple(Stream(name, cases.WIDE, "ts") for name in (A, B)))
+STREAMS = "".join(
+    f"CREATE STREAM {name} ({', '.join(f'{one.name} {one.type}' for one in cases.WIDE)})"
+    " WITH (connector = 'generator', time = 'ts');"
+    for name in (A, B)
+)
+ROWS: list[Row] = [cases.row(number / 2, number, k=1, n=number % 5) for number in range(24)]
+CASE = Case(CATALOG, {A: ROWS, B: ROWS}, ())
+
+
+def queries_of(*texts: str) -> tuple[Query, ...]:
+    """Queries over a and b, joined by k: what is selected, and all else from WHERE's further conditions on."""
+    joined = "FROM a, b WHERE a.k = b.k"
+    parts = [text.partition(" | ") for text in texts]
+    told = [f"CREATE QUERY {selected.replace(': ', ' AS SELECT ', 1)} {joined} {more};" for selected, _, more in parts]
+    return tuple(read_script(STREAMS + "".join(told)).queries)
+
+
+def way_of(strategy: str, shards: int, *, restoring: bool, ahead: bool = False) -> Way:
+    """Micro-batches of four tuples, of which the budget does a part."""
+    options = ShardOptions(
+        block=BlockCut(span_us=cases.SECOND_US),
+        scheduling=Scheduling(strategy, "static"),
+        reevaluate_us=cases.SECOND_US,
+    )
+    return Way((4,), shards=shards, options=options, probes=8, restoring=restoring, filter_order=(ahead,))
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_aggregates_that_read_the_same_get_it_as_far_as_each_ones_window_reaches(shards: int) -> None:
+    case = Case(
+        CATALOG,
+        CASE.arrivals,
+        queries_of(
+            "small: a.k, AVG(b.n) AS v | GROUP BY a.k WINDOW 1 SECOND",
+            "large: a.k, SUM(b.n) AS v | GROUP BY a.k WINDOW 5 SECONDS",
+        ),
+    )
+    host = cases.run(case, way_of("chain", shards, restoring=False))
+    for query in case.queries:
+        times = evaluation_times(query, CATALOG, case.arrivals, host.evaluated[query.name][-1], cases.SECOND_US)
+        assert cases.got(host, query) == cases.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+
+
+# --- other queries that come or go
+
+
+PAIRS = "a.ts AS ta, b.ts AS tb, a.id AS ia, b.id AS ib"
+LOW, HIGH = f"low: {PAIRS} | AND a.n < 2 WINDOW 5 SECONDS", f"high: {PAIRS} | AND a.k <> 7 WINDOW 5 SECONDS"
+
+
+def changed(case: Case, way: Way, later: tuple[Query, ...]) -> LocalHost:
+    """The case with other queries from the sixth micro-batch on, when something waits."""
+    host = cases.host_for(case, way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == 5:
+            host.change(CATALOG, later)
+        cases.arrive(host, chunks)
+    host.end()
+    return host
+
+
+@pytest.mark.parametrize(("strategy", "ahead"), [("chain", False), ("path", False), ("chain", True)])
+@pytest.mark.parametrize(("before", "after"), [((LOW,), (LOW, HIGH)), ((LOW, HIGH), (LOW,))])
+def test_a_condition_that_moves_before_the_join_or_behind_it_is_asked_of_all_that_waits(
+    before: tuple[str, ...], after: tuple[str, ...], strategy: str, ahead: bool
+) -> None:
+    """Alone, `low` has its condition asked before the join, and what waits for it lacks a.n; not so beside `high`."""
+    case = Case(CATALOG, CASE.arrivals, queries_of(*before))
+    host = changed(case, way_of(strategy, 1, restoring=False, ahead=ahead), queries_of(*after))
+    (stays,) = queries_of(LOW)
+    assert cases.same_rows(cases.got(host, stays), reference.answer(stays, CATALOG, case.arrivals))
+
+
+@pytest.mark.parametrize("restoring", [False, True])
+@pytest.mark.parametrize("comes", [False, True])
+def test_queries_without_columns_go_on_when_they_get_or_lose_operators_of_their_own(
+    comes: bool, restoring: bool
+) -> None:
+    """With no condition left behind the join nothing is left to wait for: results are finished where they are found."""
+    stay = (
+        "total: COUNT(*) AS v | AND a.n < 2 WINDOW 5 SECONDS",
+        "counted: a.id | AND a.n < 2 WINDOW 5 SECONDS INTO (connector = 'count')",
+        "one: 1 AS one | AND a.n < 2 WINDOW 5 SECONDS",
+    )
+    first, later = (stay, (*stay, HIGH)) if comes else ((*stay, HIGH), stay)
+    case = Case(CATALOG, CASE.arrivals, queries_of(*first))
+    host = changed(case, way_of("chain", 1, restoring=restoring), queries_of(*later))
+    total, counted, one = queries_of(*stay)
+    times = evaluation_times(total, CATALOG, case.arrivals, host.evaluated[total.name][-1], cases.SECOND_US)
+    assert cases.got(host, total) == cases.shown(grouped_answer(total, CATALOG, case.arrivals, times))
+    assert host.counts[counted.name] == len(reference.answer(counted, CATALOG, case.arrivals))
+    assert len(host.rows(one.name)) == len(reference.answer(one, CATALOG, case.arrivals))
