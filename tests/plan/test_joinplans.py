@@ -10,7 +10,7 @@ from headrace.plan.costs import JoinFacts
 from headrace.plan.explain import METHOD_TEXTS
 from headrace.plan.facts import Measured, declared_facts, joined_pairs, measured_facts
 from headrace.plan.joinplans import buckets_of, check_method, expiry_us, plan_join, plan_joins
-from headrace.plan.methods import orders_for
+from headrace.plan.methods import cost_for, orders_for
 from headrace.plan.sharing import Group, SharedPlan, share
 from headrace.sql import read_script
 
@@ -84,6 +84,15 @@ def test_many_new_tuples_of_a_fast_stream_are_not_ordered_first() -> None:
     facts = JoinFacts((1.0, 1.0, 500.0), (10.0, 10.0, 5000.0), edges, dict.fromkeys(edges, 0), frozenset())
     assert orders_for("general", facts, tau_s=5.0)[2][0] != 2
     assert orders_for("general", facts, tau_s=0.001)[2][0] == 2
+
+
+@pytest.mark.parametrize("method", ["general", "naive"])
+def test_a_stream_that_has_become_silent_is_not_free_to_begin_with(method: str) -> None:
+    """Its window is still full."""
+    edges = {(0, 1): 2.0, (1, 2): 0.01}
+    facts = JoinFacts((0.0, 10.0, 10.0), (5000.0, 10.0, 10.0), edges, {}, frozenset())
+    assert cost_for(method, facts, 1, (0, 1, 2), 1.0) > cost_for(method, facts, 1, (1, 2, 0), 1.0) > 0
+    assert orders_for(method, facts, tau_s=1.0)[1][0] != 0
 
 
 def test_expiry_and_buckets_follow_the_settings() -> None:

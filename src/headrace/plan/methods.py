@@ -68,9 +68,8 @@ def _order_cost(facts: JoinFacts, origin: int, order: Order, tau_s: float) -> fl
     if order[0] == origin:
         return order_cost(facts, origin, order)
     first, new = order[0], _with_new(facts, origin, tau_s)
-    if not new.rates[first]:
-        return 0.0
-    return order_cost(new, first, order) / new.rates[first] * new.sizes[first] * _evaluations(facts, origin, tau_s)
+    for_each = order_cost(replace(new, rates=(1.0,) * len(new.rates)), first, order)
+    return for_each * new.sizes[first] * _evaluations(facts, origin, tau_s)
 
 
 def _evaluations(facts: JoinFacts, origin: int, tau_s: float) -> float:
