@@ -151,6 +151,26 @@ def test_the_same_chunk_is_always_spread_in_the_same_way() -> None:
     assert spread(group(PAIR), 0, SPLIT_LEFT, *rows) == spread(group(PAIR), 0, SPLIT_LEFT, *rows)
 
 
+# --- dealt out
+
+
+def test_small_chunks_are_dealt_out_over_all_cells() -> None:
+    """Each is of a source task of its own, which knows nothing of the others."""
+    joined = group(plan("SELECT s.id FROM a s, b t WHERE s.n < t.n WINDOW 10 MICROSECONDS"))
+    found = Counter(
+        next(iter(cells_of(spread(joined, 0, Grid((Dimension((0,), None, 4),)), [[0]], [second * 10**6]), 0)))
+        for second in range(400)
+    )
+    assert sorted(found) == [0, 1, 2, 3]
+    assert max(found.values()) < 140
+
+
+def test_a_chunk_is_dealt_out_evenly() -> None:
+    joined = group(plan("SELECT s.id FROM a s, b t WHERE s.n < t.n WINDOW 10 MICROSECONDS"))
+    copies = spread(joined, 0, Grid((Dimension((0,), None, 4),)), [[0] * 40], range(40))
+    assert Counter(cell for _, cell, _ in copies) == dict.fromkeys(range(4), 10)
+
+
 # --- every combination meets once
 
 keys = st.sampled_from((7, 7, 7, 1, 2))

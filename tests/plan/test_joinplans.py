@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from headrace.config import JOIN_METHODS, Settings
@@ -10,7 +12,7 @@ from headrace.plan.costs import JoinFacts
 from headrace.plan.explain import METHOD_TEXTS
 from headrace.plan.facts import Measured, declared_facts, joined_pairs, measured_facts
 from headrace.plan.joinplans import buckets_of, check_method, expiry_us, plan_join, plan_joins
-from headrace.plan.methods import orders_for
+from headrace.plan.methods import choices_for, cost_for, orders_for
 from headrace.plan.sharing import Group, SharedPlan, share
 from headrace.sql import read_script
 
@@ -84,6 +86,30 @@ def test_many_new_tuples_of_a_fast_stream_are_not_ordered_first() -> None:
     facts = JoinFacts((1.0, 1.0, 500.0), (10.0, 10.0, 5000.0), edges, dict.fromkeys(edges, 0), frozenset())
     assert orders_for("general", facts, tau_s=5.0)[2][0] != 2
     assert orders_for("general", facts, tau_s=0.001)[2][0] == 2
+
+
+@pytest.mark.parametrize("method", ["general", "naive"])
+def test_a_stream_that_has_become_silent_is_not_free_to_begin_with(method: str) -> None:
+    """Its window is still full."""
+    edges = {(0, 1): 2.0, (1, 2): 0.01}
+    facts = JoinFacts((0.0, 10.0, 10.0), (5000.0, 10.0, 10.0), edges, {}, frozenset())
+    assert cost_for(method, facts, 1, (0, 1, 2), 1.0) > cost_for(method, facts, 1, (1, 2, 0), 1.0) > 0
+    assert orders_for(method, facts, tau_s=1.0)[1][0] != 0
+
+
+def test_by_indexes_alone_no_window_is_scanned_though_it_is_short() -> None:
+    edges = {(0, 1): 1000.0, (1, 0): 1000.0, (1, 2): 0.002, (2, 1): 1.0}
+    facts = JoinFacts((10.0,) * 3, (1000.0, 1000.0, 2.0), edges, {(0, 1): 0, (1, 2): 1}, frozenset(edges))
+    assert orders_for("hybrid", facts)[0] == (0, 2, 1)
+    choice = choices_for("index", facts)[0]
+    assert (choice.order, choice.runner_up) == ((0, 1, 2), None)
+    assert choice.cost == cost_for("index", facts, 0, (0, 1, 2))
+
+
+def test_comparisons_of_three_streams_are_an_index_too() -> None:
+    group, plan = group_of("a.x = b.x AND c.y BETWEEN a.y + b.y AND a.y + b.y + 5")
+    choices = choices_for("index", declared_facts(group, plan.catalog))
+    assert all(math.isfinite(choice.cost) for choice in choices)
 
 
 def test_expiry_and_buckets_follow_the_settings() -> None:

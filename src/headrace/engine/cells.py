@@ -89,7 +89,6 @@ class Cells:
         self._meets_older_us = meets_older_us(group)
         self._is_self = group.sides == (0, 0)
         self._heavy = self._heavy_keys()
-        self._dealt = 0
 
     def _heavy_keys(self) -> dict[int, _HeavyKeys]:
         """The heavy keys by attribute class, of the side's own dimensions."""
@@ -115,7 +114,7 @@ class Cells:
         if self._heavy:
             parts = self._spread_parts(batch, numbers, ts_us, every=every)
         else:
-            parts = dict(by_shard(batch, self._codes(numbers, batch.num_rows), self._count, every=every))
+            parts = dict(by_shard(batch, self._codes(numbers, ts_us), self._count, every=every))
         reported: set[int] = set()
         for cell, code in enumerate(self._codes_of_cells):
             if code in parts:
@@ -134,24 +133,20 @@ class Cells:
             codes.append(code)
         return codes
 
-    def _codes(self, numbers: Sequence[Int64s], rows: int) -> Int64s:
-        codes = np.zeros(rows, dtype=np.int64)
+    def _codes(self, numbers: Sequence[Int64s], ts_us: Int64s) -> Int64s:
+        codes = np.zeros(len(ts_us), dtype=np.int64)
         for dimension in self._own:
-            codes = codes * dimension.share + self._coordinates(dimension, numbers, rows)
+            codes = codes * dimension.share + self._coordinates(dimension, numbers, ts_us)
         return codes
 
-    def _coordinates(self, dimension: Dimension, numbers: Sequence[Int64s], rows: int) -> Int64s:
+    def _coordinates(self, dimension: Dimension, numbers: Sequence[Int64s], ts_us: Int64s) -> Int64s:
         if dimension.attribute is None:
-            return self._deal(rows) % dimension.share
+            dealt: Int64s = (_first_dealt(ts_us, dimension.share) + np.arange(len(ts_us))) % dimension.share
+            return dealt
         return shard_of(numbers[self._index_of(dimension.attribute)], dimension.share)
 
     def _index_of(self, attribute: int) -> int:
         return 0 if self._graph is None else self._graph.classes[attribute].index_of(self._side)
-
-    def _deal(self, rows: int) -> Int64s:
-        """Numbers that go on from row to row."""
-        self._dealt += rows
-        return np.arange(self._dealt - rows, self._dealt)
 
     # --- heavy keys
 
@@ -185,7 +180,7 @@ class Cells:
         spread = _Spread(np.arange(rows), np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=bool), before_us)
         stride = 1
         for dimension in self._own:
-            coordinates = self._coordinates(dimension, numbers, rows)
+            coordinates = self._coordinates(dimension, numbers, ts_us)
             keys = None if dimension.attribute is None else self._heavy.get(dimension.attribute)
             if keys is None:
                 spread = spread.along(dimension.share, coordinates[spread.rows])
@@ -215,7 +210,7 @@ class Cells:
         is_split = keys.is_split[places]
         dealt, copied = heavy[is_split], heavy[~is_split]
         at = home.copy()
-        at[dealt] = (self._first_dealt(ts_us, share) + np.arange(len(dealt)) // stride) % share
+        at[dealt] = (_first_dealt(ts_us, share) + np.arange(len(dealt)) // stride) % share
         visits = at[dealt] != home[dealt]
         if self._meets_older_us is not None:
             visits &= times_us[dealt] - keys.since_us[places[is_split]] < self._meets_older_us
@@ -237,7 +232,7 @@ class Cells:
         assert dimension.attribute is not None
         home = shard_of(numbers, share)
         heavy, places = keys.find(numbers, ts_us)
-        deals = (self._first_dealt(ts_us, len(plane.cells)) + np.arange(len(heavy))) % len(plane.cells)
+        deals = (_first_dealt(ts_us, len(plane.cells)) + np.arange(len(heavy))) % len(plane.cells)
         cells = np.array(plane.cells)[deals]
         visits = ~(cells == 0).any(axis=1)
         if self._meets_older_us is not None:
@@ -253,10 +248,6 @@ class Cells:
         slots[len(ts_us) + len(guests) :] = np.repeat(2 * deals, elsewhere.shape[1])
         return replace(more.along(share, np.concatenate([at, home[guests], elsewhere.ravel()])), slots=slots)
 
-    def _first_dealt(self, ts_us: Int64s, share: int) -> int:
-        """Where dealing begins: anywhere, but always there for the same rows."""
-        return int(shard_of(ts_us[:1], share)[0]) if len(ts_us) else 0
-
     def _marked_at(self, code: int, ts_us: Int64s) -> list[int]:
         """The attribute classes of whose heavy keys there may be guests at a code: homes of keys that split this side,
         while older tuples can be met. The same for chunk after chunk, so that their rows can be merged."""
@@ -271,6 +262,11 @@ class Cells:
                 if visited.any() and dimension.attribute is not None:
                     found.append(dimension.attribute)
         return sorted(found)
+
+
+def _first_dealt(ts_us: Int64s, share: int) -> int:
+    """Where dealing begins: anywhere, so that small chunks fill all cells, but always there for the same rows."""
+    return int(shard_of(ts_us[:1], share)[0]) if len(ts_us) else 0
 
 
 def by_shard(batch: pa.RecordBatch, shards: Int64s, count: int, *, every: bool) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import isfinite, prod
+from math import inf, isfinite, prod
 from typing import TypeAlias
 
 from headrace.errors import PlanError
@@ -110,6 +110,7 @@ class JoinFacts:
     counts. ``classes[i, j]`` numbers the attribute class of an equality: a = b and b = c are one class, and a = c is
     too. ``indexed`` has (i, j) if a step to j, with i bound before, can look tuples up instead of scanning j's window.
     ``buckets``, by side, where keys are put into so many: a look up of one reads all of its bucket (5.3).
+    ``never_scans``: a step without an index is not to be taken, and so has no finite cost.
     """
 
     rates: tuple[float, ...]
@@ -118,6 +119,7 @@ class JoinFacts:
     classes: Mapping[Pair, int]
     indexed: frozenset[Pair]
     buckets: tuple[int, ...] = ()
+    never_scans: bool = False
 
     def __post_init__(self) -> None:
         if len(self.rates) != len(self.sizes):
@@ -198,6 +200,8 @@ class CostGraph:
 
     def step_cost(self, bound: Order, side: int) -> float:
         """Accesses per unit of time to go on from the bound sides to the next."""
+        if self.facts.never_scans and not any((one, side) in self.facts.indexed for one in bound):
+            return inf
         return self.facts.rates[bound[0]] * self.composites(bound) * self.accessed(bound, side)
 
     def composites(self, bound: Order) -> float:

@@ -1,7 +1,8 @@
 """The orders that each join method follows, by what is known (paper 002, sections 3 and 5).
 
       naive       one order for all, new tuples wherever it has their side
-      eager, lazy, index, hybrid       new tuples first, then the others in the best order for their side
+      eager, lazy, index, hybrid       new tuples first, then the others in the best order for their side; index: of
+                                       those that need no scan
       general     a best order for each side, its new tuples wherever that is best
 
 Owns ``choices_for`` and ``cost_for``, both in rows looked at a second. Without an index every step reads a whole
@@ -36,7 +37,7 @@ def choices_for(method: str, facts: JoinFacts, tau_s: float = 0.0) -> tuple[Choi
         return _naive(known, tau_s)
     if method == "general":
         return tuple(_general(known, one, tau_s) for one in choose(known))
-    return choose(known)
+    return _by_indexes(known) if method == "index" else choose(known)
 
 
 def repriced(method: str, facts: JoinFacts, choice: Choice, tau_s: float = 0.0) -> Choice:
@@ -68,9 +69,8 @@ def _order_cost(facts: JoinFacts, origin: int, order: Order, tau_s: float) -> fl
     if order[0] == origin:
         return order_cost(facts, origin, order)
     first, new = order[0], _with_new(facts, origin, tau_s)
-    if not new.rates[first]:
-        return 0.0
-    return order_cost(new, first, order) / new.rates[first] * new.sizes[first] * _evaluations(facts, origin, tau_s)
+    for_each = order_cost(replace(new, rates=(1.0,) * len(new.rates)), first, order)
+    return for_each * new.sizes[first] * _evaluations(facts, origin, tau_s)
 
 
 def _evaluations(facts: JoinFacts, origin: int, tau_s: float) -> float:
@@ -95,6 +95,17 @@ def _general(facts: JoinFacts, first: Choice, tau_s: float) -> Choice:
     cost, order = ranked[0]
     runner_up_cost, runner_up = ranked[1] if len(ranked) > 1 else (inf, None)
     return Choice(origin, order, cost, runner_up, runner_up_cost)
+
+
+def _by_indexes(facts: JoinFacts) -> tuple[Choice, ...]:
+    """The best orders without a scan, however short; where only comparisons with several streams together lead to one,
+    which facts of pairs do not show, the best orders of all."""
+    pairs = zip(choose(replace(facts, never_scans=True)), choose(facts), strict=True)
+    return tuple(_without_scan(one) if one.cost < inf else other for one, other in pairs)
+
+
+def _without_scan(choice: Choice) -> Choice:
+    return choice if choice.runner_up_cost < inf else replace(choice, runner_up=None)
 
 
 def _naive(facts: JoinFacts, tau_s: float) -> tuple[Choice, ...]:
