@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,15 @@ def test_a_service_rate_is_divided_and_shared_by_load(tmp_path: Path) -> None:
     (tree,) = kept.stats()
     assert (tree.plan, tree.allocator, len(tree.halves)) == ("((a b) c)", "jaqpot", 4)
     assert tree.allocation_ms > 0
+
+
+def test_a_service_rate_is_by_the_second_however_long_the_trigger_is(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, service_rate=20.0, trigger_us=300 * 10**6)
+    for batch in range(6):
+        kept.learn(replace(told(batch, *EVEN), began_s=300.0 * batch))
+    (by_shard,) = kept.allowed().probes.values()
+    assert sum(map(sum, by_shard.values())) == pytest.approx(300 * 20, rel=0.05)
+    assert kept.stats()[0].results_per_s == pytest.approx(8000 / 300)
 
 
 def test_a_budget_of_time_becomes_probes_by_what_they_cost(tmp_path: Path) -> None:

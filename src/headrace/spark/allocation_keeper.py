@@ -52,6 +52,8 @@ TELLING_PROBES = 100.0
 """Probes that say something about what a probe finds and costs."""
 LEAST_SHARE = 0.1
 """Of a budget, for probes, however long all else takes."""
+LONGEST_S = 60.0
+"""From one micro-batch to the next, with a trigger that is shorter: beyond it nothing came, and nothing was done."""
 LATELY = 5
 """Micro-batches that the time to publication is looked up in."""
 
@@ -193,7 +195,8 @@ class AllocationKeeper:
     def _time(self, facts: BatchFacts) -> None:
         first = first_period_s(self.settings)
         if self._began_s is not None:
-            passed_s = min(max(facts.began_s - self._began_s, 1e-3), 60.0)
+            longest_s = max(LONGEST_S, 2 * self.settings.trigger_us / 1e6)
+            passed_s = min(max(facts.began_s - self._began_s, 1e-3), longest_s)
             self._period_s += 0.5 * (passed_s - self._period_s)
         self._period_s = self._period_s or first
         self._began_s = facts.began_s
