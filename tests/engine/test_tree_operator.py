@@ -246,6 +246,21 @@ def test_what_is_found_in_a_state_measured_in_tuples_does_not_depend_on_blocks()
     assert [one[:2] for one in found[0] if one[2] == 9 and one[1] < 10] == [(4, 8), (7, 8)]  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("rows", [{(0, 1): 2}, {}], ids=["count", "window"])
+def test_a_state_that_was_measured_otherwise_is_made_anew(rows: dict[tuple[int, ...], int]) -> None:
+    """What ``retention`` was before says nothing of how long a joined tuple stays now."""
+    asked = query("abc", window_s=50, fresh_s=1000)
+    tested = host(asked, "((a b) c)", state_rows={} if rows else {(0, 1): 2})
+    for second in (1_000, 1_001, 1_002):
+        send(tested, a=[(second, second)], b=[(second, second)], c=[(second, second)])
+    tested.options = ShardOptions(
+        trees={tested.plan.groups[0].signature: replace(tested.tree.tree_options, state_rows=rows)}
+    )
+    tested.change(CATALOG, [asked])
+    send(tested, c=[(1_003, 3)])
+    assert len([one for one in ids(tested) if one[2] == 3]) == (2 if rows else 9)
+
+
 def test_joined_tuples_leave_with_the_first_of_their_tuples() -> None:
     tested = host(query("abc", window_s=5, fresh_s=1000), "((a b) c)")
     send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
