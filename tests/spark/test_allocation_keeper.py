@@ -18,6 +18,7 @@ from headrace.spark.allocation_keeper import LATELY, AllocationKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.orders import Orders, Work
+from headrace.spark.pacing import Pacer
 from headrace.spark.tree_told import Allowed, TreeTold, tree_events, trees_told
 from headrace.sql import read_script
 
@@ -105,6 +106,34 @@ def test_a_budget_of_time_becomes_probes_by_what_they_cost(tmp_path: Path) -> No
         kept.learn(told(batch, *EVEN))
     (by_shard,) = kept.allowed().probes.values()
     assert 10 < max(map(sum, by_shard.values())) <= 3000
+
+
+def beside(facts: BatchFacts, deferring_ms: float) -> BatchFacts:
+    """The micro-batch, whose trees took 100 ms, with what queries that defer took as well."""
+    shards = tuple((shard, {**one, "stage_ms": {"join": 100.0 + deferring_ms}}) for shard, one in facts.told)
+    return replace(facts, told=shards)
+
+
+def test_queries_that_defer_keep_half_of_a_budget_of_time(tmp_path: Path) -> None:
+    """The others take all of it: what is left for these does not become less with each micro-batch."""
+    kept, budget = keeper(tmp_path, QUERY + OTHER, budget=parse_budget("100 ms")), parse_budget("100 ms")
+    pacer = Pacer(budget)
+    probes = pacer.first_probes() or 0
+    for batch in range(30):  # a probe takes a microsecond
+        took_us, left_us = kept.deferring(beside(told(batch, *EVEN), probes / 1000))
+        probes = pacer.next_probes(probes, probes, took_us, left_us)
+    assert probes == pytest.approx(50_000, rel=0.01)
+
+
+@pytest.mark.parametrize(("deferring_ms", "left_ms"), [(100.0, 300.0), (390.0, 200.0)])
+def test_more_probes_are_left_out_beside_queries_that_defer(
+    tmp_path: Path, deferring_ms: float, left_ms: float
+) -> None:
+    """They take their part of the budget: of what is left, each shard takes 30 ms for all but probes."""
+    kept = keeper(tmp_path, QUERY + OTHER, budget=parse_budget("400 ms"))
+    for batch in range(10):
+        kept.learn(beside(told(batch, *EVEN), deferring_ms))
+    assert kept.stats()[0].mu == pytest.approx(2e3 * (left_ms - 30), rel=0.2)
 
 
 def test_probes_are_allocated_anew_when_something_moves_and_the_reason_is_told(tmp_path: Path) -> None:
