@@ -171,6 +171,18 @@ def test_no_result_has_a_tuple_that_arrived_before_the_freshness() -> None:
     assert len(ids(tested)) == 1 + 7 + 7
 
 
+def test_what_is_too_old_to_probe_was_not_left_out() -> None:
+    """With unlimited probes none is left out, however late results are released."""
+    tested = host(query("ab", fresh_s=10), "(a b)")
+    tested.events = (TimeTold(20 * SECOND_US),)
+    send(tested, 0, a=[(0, 1), (0, 2)], b=[(0, 3)])
+    assert [(one.offered, one.stale, one.left_out) for one in tested.tree.tallies.values()] == [(2, 2, 0), (1, 1, 0)]
+    tested.events = ()
+    tested.allow(1, 1)
+    send(tested, 19 * SECOND_US, a=[(1, 4), (1, 5)], b=[(1, 6)])
+    assert [(one.offered, one.left_out) for one in tested.tree.tallies.values()] == [(2, 1), (1, 0)]
+
+
 def test_the_default_freshness_is_the_window() -> None:
     tested = host(query("ab", window_s=5), "(a b)")
     send(tested, 0, a=[(0, 1)], b=[(0, 2)])

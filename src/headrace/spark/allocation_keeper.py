@@ -215,7 +215,7 @@ class AllocationKeeper:
         one.meter.add(shards, self._period_s)
         one.last = tuple(map(_added, zip(*(told.tallies for told in shards.values()), strict=True)))
         one.stale += sum(half.stale for half in one.last)
-        one.left_out += sum(half.offered - half.probed for half in one.last)
+        one.left_out += sum(half.left_out for half in one.last)
         one.purged += sum(told.purged for told in shards.values())
         one.stale += facts.withheld.left_out.get(one.group.signature, 0)
         one.released_late += one.group.signature in facts.withheld.late
