@@ -171,6 +171,18 @@ def test_no_result_has_a_tuple_that_arrived_before_the_freshness() -> None:
     assert len(ids(tested)) == 1 + 7 + 7
 
 
+def test_what_is_too_old_to_probe_was_not_left_out() -> None:
+    """With unlimited probes none is left out, however late results are released."""
+    tested = host(query("ab", fresh_s=10), "(a b)")
+    tested.events = (TimeTold(20 * SECOND_US),)
+    send(tested, 0, a=[(0, 1), (0, 2)], b=[(0, 3)])
+    assert [(one.offered, one.stale, one.left_out) for one in tested.tree.tallies.values()] == [(2, 2, 0), (1, 1, 0)]
+    tested.events = ()
+    tested.allow(1, 1)
+    send(tested, 19 * SECOND_US, a=[(1, 4), (1, 5)], b=[(1, 6)])
+    assert [(one.offered, one.left_out) for one in tested.tree.tallies.values()] == [(2, 1), (1, 0)]
+
+
 def test_the_default_freshness_is_the_window() -> None:
     tested = host(query("ab", window_s=5), "(a b)")
     send(tested, 0, a=[(0, 1)], b=[(0, 2)])
@@ -244,6 +256,21 @@ def test_what_is_found_in_a_state_measured_in_tuples_does_not_depend_on_blocks()
         assert tested.tree.state_rows()[0, 1] == 2
     assert found[0] == found[1] == found[2]
     assert [one[:2] for one in found[0] if one[2] == 9 and one[1] < 10] == [(4, 8), (7, 8)]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("rows", [{(0, 1): 2}, {}], ids=["count", "window"])
+def test_a_state_that_was_measured_otherwise_is_made_anew(rows: dict[tuple[int, ...], int]) -> None:
+    """What ``retention`` was before says nothing of how long a joined tuple stays now."""
+    asked = query("abc", window_s=50, fresh_s=1000)
+    tested = host(asked, "((a b) c)", state_rows={} if rows else {(0, 1): 2})
+    for second in (1_000, 1_001, 1_002):
+        send(tested, a=[(second, second)], b=[(second, second)], c=[(second, second)])
+    tested.options = ShardOptions(
+        trees={tested.plan.groups[0].signature: replace(tested.tree.tree_options, state_rows=rows)}
+    )
+    tested.change(CATALOG, [asked])
+    send(tested, c=[(1_003, 3)])
+    assert len([one for one in ids(tested) if one[2] == 3]) == (2 if rows else 9)
 
 
 def test_joined_tuples_leave_with_the_first_of_their_tuples() -> None:

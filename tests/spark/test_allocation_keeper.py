@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.spark.allocation_keeper import LATELY, AllocationKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics
 from headrace.spark.orders import Orders, Work
+from headrace.spark.pacing import Pacer
 from headrace.spark.tree_told import Allowed, TreeTold, tree_events, trees_told
 from headrace.sql import read_script
 
@@ -89,6 +90,15 @@ def test_a_service_rate_is_divided_and_shared_by_load(tmp_path: Path) -> None:
     assert tree.allocation_ms > 0
 
 
+def test_a_service_rate_is_by_the_second_however_long_the_trigger_is(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, service_rate=20.0, trigger_us=300 * 10**6)
+    for batch in range(6):
+        kept.learn(replace(told(batch, *EVEN), began_s=300.0 * batch))
+    (by_shard,) = kept.allowed().probes.values()
+    assert sum(map(sum, by_shard.values())) == pytest.approx(300 * 20, rel=0.05)
+    assert kept.stats()[0].results_per_s == pytest.approx(8000 / 300)
+
+
 def test_a_budget_of_time_becomes_probes_by_what_they_cost(tmp_path: Path) -> None:
     """30 ms less what else is done are at most 3,000 probes of 10 us on the shard that has the most to do."""
     kept = keeper(tmp_path, budget=parse_budget("30 ms"))
@@ -96,6 +106,34 @@ def test_a_budget_of_time_becomes_probes_by_what_they_cost(tmp_path: Path) -> No
         kept.learn(told(batch, *EVEN))
     (by_shard,) = kept.allowed().probes.values()
     assert 10 < max(map(sum, by_shard.values())) <= 3000
+
+
+def beside(facts: BatchFacts, deferring_ms: float) -> BatchFacts:
+    """The micro-batch, whose trees took 100 ms, with what queries that defer took as well."""
+    shards = tuple((shard, {**one, "stage_ms": {"join": 100.0 + deferring_ms}}) for shard, one in facts.told)
+    return replace(facts, told=shards)
+
+
+def test_queries_that_defer_keep_half_of_a_budget_of_time(tmp_path: Path) -> None:
+    """The others take all of it: what is left for these does not become less with each micro-batch."""
+    kept, budget = keeper(tmp_path, QUERY + OTHER, budget=parse_budget("100 ms")), parse_budget("100 ms")
+    pacer = Pacer(budget)
+    probes = pacer.first_probes() or 0
+    for batch in range(30):  # a probe takes a microsecond
+        took_us, left_us = kept.deferring(beside(told(batch, *EVEN), probes / 1000))
+        probes = pacer.next_probes(probes, probes, took_us, left_us)
+    assert probes == pytest.approx(50_000, rel=0.01)
+
+
+@pytest.mark.parametrize(("deferring_ms", "left_ms"), [(100.0, 300.0), (390.0, 200.0)])
+def test_more_probes_are_left_out_beside_queries_that_defer(
+    tmp_path: Path, deferring_ms: float, left_ms: float
+) -> None:
+    """They take their part of the budget: of what is left, each shard takes 30 ms for all but probes."""
+    kept = keeper(tmp_path, QUERY + OTHER, budget=parse_budget("400 ms"))
+    for batch in range(10):
+        kept.learn(beside(told(batch, *EVEN), deferring_ms))
+    assert kept.stats()[0].mu == pytest.approx(2e3 * (left_ms - 30), rel=0.2)
 
 
 def test_probes_are_allocated_anew_when_something_moves_and_the_reason_is_told(tmp_path: Path) -> None:

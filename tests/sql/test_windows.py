@@ -110,3 +110,10 @@ def test_rows_and_range_are_names_elsewhere() -> None:
     stream = "CREATE STREAM rows (`range` INT, ts TIMESTAMP) WITH (connector = 'generator');"
     (query,) = read_script(stream + "SELECT x.`range` AS `rows` FROM rows x [ROWS 2] WHERE x.`range` > 1").queries
     assert query.windows == (of_rows(2),)
+
+
+@pytest.mark.parametrize("first", ["[RANGE 1 MINUTE] FRESHNESS 2 MINUTES", "FRESHNESS 2 MINUTES [RANGE 1 MINUTE]"])
+def test_window_and_freshness_in_either_order(first: str) -> None:
+    query = bound(f"SELECT a.v FROM t AS a {first} JOIN h b [ROWS 5] ON a.k = b.k ON OVERLOAD ADAPT")
+    assert query.windows == (of_time(60), of_rows(5))
+    assert query.freshness == (of_time(120), None)

@@ -45,6 +45,11 @@ class StateForm:
     classes: tuple[int, ...]
     rows: int | None = None
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether it keeps a number of joined tuples, rather than those that are in their windows."""
+        return self.rows is not None
+
 
 def form_of(graph: JoinGraph, sides: Sides, key: int | None, rows: int | None) -> StateForm:
     own = set(sides)

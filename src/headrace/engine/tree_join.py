@@ -69,13 +69,14 @@ class TreeOptions:
 @dataclass(slots=True)
 class HalfTally:
     """What a half-way join did: tuples offered to it, those that probed, pairs found, and stale ones among them; tuples
-    that were too old to probe at all are counted as offered and stale."""
+    that were too old to probe at all are counted as offered and stale, and once more by themselves."""
 
     offered: int = 0
     probed: int = 0
     found: int = 0
     stale: int = 0
     spent_s: float = 0.0
+    too_old: int = 0
 
     def add(self, other: HalfTally) -> None:
         self.offered += other.offered
@@ -83,6 +84,12 @@ class HalfTally:
         self.found += other.found
         self.stale += other.stale
         self.spent_s += other.spent_s
+        self.too_old += other.too_old
+
+    @property
+    def left_out(self) -> int:
+        """Tuples that did not probe because they were not allowed to."""
+        return self.offered - self.too_old - self.probed
 
 
 @dataclass(slots=True)
@@ -201,7 +208,8 @@ class TreeBlock:
         if len(addresses) and self._now.is_enforced:
             fresh = probe.is_fresh(probe.own, addresses)
             addresses, ranks = addresses[fresh], ranks[fresh]
-            tally.stale += tally.offered - len(addresses)
+            tally.too_old = tally.offered - len(addresses)
+            tally.stale += tally.too_old
         some = chosen(ranks, self._allow(half, len(addresses)), self._options.choice)
         tally.probed = len(some)
         return addresses[some], ranks[some]

@@ -27,7 +27,7 @@ from headrace.engine.events import DropSegment, Effect
 from headrace.engine.expiring import probed_by
 from headrace.engine.halfway import Now, Probe, link_of, shared_classes
 from headrace.engine.inputs import Place
-from headrace.engine.joining_up import form_of, joined_rows
+from headrace.engine.joining_up import StateForm, form_of, joined_rows
 from headrace.engine.operators import GroupOperator
 from headrace.engine.output import filtered, reach_of
 from headrace.engine.relations import (
@@ -297,6 +297,7 @@ class TreeOperator(GroupOperator):
                 {
                     "sides": list(sides),
                     "key": state.form.key,
+                    "is_counted": state.form.is_counted,
                     "made": state.made,
                     "runs": [_run_to_json(run) for run in state.window.runs],
                 }
@@ -308,14 +309,14 @@ class TreeOperator(GroupOperator):
 
     def tree_from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
         """Goes on with the states that this tree has too; the others' joined tuples are let go, and states that were
-        not there are made of what is held below them; all of them, where nothing is left out and windows are larger
-        than any were."""
+        not there are made of what is held below them, as are those that were measured otherwise (``retention``); all of
+        them, where nothing is left out and windows are larger than any were."""
         found: set[Sides] = set()
         is_wider = self.group.tree is not None and any(map(gt, self.widest, kept["widest"]))
         self.widest = tuple(map(max, zip(self.widest, kept["widest"], strict=True)))
         for one in kept["states"]:
             state = self.states.get(tuple(one["sides"]))
-            if state is None or state.form.key != one["key"] or is_wider:
+            if state is None or is_wider or not _is_of_form(one, state.form):
                 self._finished += [DropSegment(name) for name in names_joined({"states": [one]})]
                 continue
             found.add(tuple(one["sides"]))
@@ -348,6 +349,11 @@ def names_joined(kept: dict[str, Any]) -> Iterator[str]:
     """Every stored segment of a tree's kept states."""
     for state in kept["states"]:
         yield from (part[0] for run in state["runs"] for part in run["parts"])
+
+
+def _is_of_form(kept: dict[str, Any], form: StateForm) -> bool:
+    """Whether a state was kept as it is to be now: searched by the same key, and measured alike."""
+    return bool(kept["key"] == form.key and kept.get("is_counted", form.is_counted) == form.is_counted)
 
 
 def _run_to_json(run: Run) -> dict[str, Any]:

@@ -5,7 +5,8 @@
       next micro-batch       every shard is allowed its part, by its load; all look it up under the micro-batch's number
 
 Time is cut into micro-batches, so rates are by the time from one to the next, and an allowance is a rate times that.
-A budget of time is a service rate by what probes cost, as measured, of the shard with the most to do.
+A budget of time is a service rate by what probes cost, as measured, of the shard with the most to do. Beside queries
+that defer each kind has half of it, and what the other leaves: neither starves the other.
 
 Owns: :class:`AllocationKeeper` and the sums that fade (:class:`TreeMeter`). Cost: an allocation, quadratic in the
 streams, where something moved; its own time is in the statistics.
@@ -52,6 +53,10 @@ TELLING_PROBES = 100.0
 """Probes that say something about what a probe finds and costs."""
 LEAST_SHARE = 0.1
 """Of a budget, for probes, however long all else takes."""
+LONGEST_S = 60.0
+"""From one micro-batch to the next, with a trigger that is shorter: beyond it nothing came, and nothing was done."""
+ASSURED = 0.5
+"""Of a budget of time, to those that leave probes out and to those that defer, where there are both."""
 LATELY = 5
 """Micro-batches that the time to publication is looked up in."""
 
@@ -139,12 +144,17 @@ class AllocationKeeper:
     """Each allocation that was worked out again, with its micro-batch and its reason."""
     _began_s: float | None = None
     _period_s: float = 0.0
+    _defers: bool = False
+    """Whether there are queries that defer, too."""
+    _deferring_us: float = 0.0
+    """What the slowest shard took for them, lately."""
     _lags_us: deque[float] = field(default_factory=lambda: deque(maxlen=LATELY))
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: trees that were there stay as they are."""
         groups = [group for group in plan.groups if group.is_tree]
         self.trees = {one.signature: self.trees.get(one.signature) or self._planted(one) for one in groups}
+        self._defers = any(not group.adapts for group in plan.groups)
 
     def _planted(self, group: Group) -> RunningTree:
         facts = self.joins.joins[group.signature].facts
@@ -183,6 +193,8 @@ class AllocationKeeper:
         self._time(facts)
         trees = facts.trees()
         self._time_publication(facts, trees)
+        if self._defers and self._budget_us:
+            self._deferring_us += 0.5 * (self.deferring(facts)[0] - self._deferring_us)
         for signature, shards in trees.items():
             one = self.trees.get(signature)
             if one is not None and shards:
@@ -193,7 +205,8 @@ class AllocationKeeper:
     def _time(self, facts: BatchFacts) -> None:
         first = first_period_s(self.settings)
         if self._began_s is not None:
-            passed_s = min(max(facts.began_s - self._began_s, 1e-3), 60.0)
+            longest_s = max(LONGEST_S, 2 * self.settings.trigger_us / 1e6)
+            passed_s = min(max(facts.began_s - self._began_s, 1e-3), longest_s)
             self._period_s += 0.5 * (passed_s - self._period_s)
         self._period_s = self._period_s or first
         self._began_s = facts.began_s
@@ -202,7 +215,7 @@ class AllocationKeeper:
         one.meter.add(shards, self._period_s)
         one.last = tuple(map(_added, zip(*(told.tallies for told in shards.values()), strict=True)))
         one.stale += sum(half.stale for half in one.last)
-        one.left_out += sum(half.offered - half.probed for half in one.last)
+        one.left_out += sum(half.left_out for half in one.last)
         one.purged += sum(told.purged for told in shards.values())
         one.stale += facts.withheld.left_out.get(one.group.signature, 0)
         one.released_late += one.group.signature in facts.withheld.late
@@ -212,6 +225,22 @@ class AllocationKeeper:
         stepped_us = [told.stepped_us for shards in trees.values() for told in shards.values()]
         if stepped_us:
             self._lags_us.append(max(facts.published_s * 1e6 - min(stepped_us), 0.0))
+
+    @property
+    def _budget_us(self) -> float:
+        budget = self.settings.budget
+        return float(budget.time_us or 0) if budget is not None else 0.0
+
+    def deferring(self, facts: BatchFacts) -> tuple[float, float]:
+        """What the slowest shard took for queries that defer in a micro-batch; and what of a budget of time they may
+        take in the next: what those that leave probes out did not, and ``ASSURED`` of it at least."""
+        adapting = [
+            some for name, some in facts.trees().items() if name in self.trees and self.trees[name].group.adapts
+        ]
+        left_out = {shard: sum(one[shard].spent_us for one in adapting if shard in one) for shard, _ in facts.told}
+        others = [1e3 * facts.joined_ms(told) - left_out[shard] for shard, told in facts.told]
+        rest_us = self._budget_us - max(left_out.values(), default=0.0)
+        return max(others, default=0.0), max(rest_us, ASSURED * self._budget_us)
 
     @property
     def ahead_us(self) -> int:
@@ -267,8 +296,10 @@ class AllocationKeeper:
             return inf, False
         if settings.budget.probes is not None:
             return settings.budget.probes / self._period_s / trees, False
-        assert settings.budget.time_us is not None
-        left_us = max(settings.budget.time_us / trees - meter.other_us, LEAST_SHARE * settings.budget.time_us / trees)
+        budget_us = self._budget_us
+        if self._defers:
+            budget_us = max(budget_us - self._deferring_us, ASSURED * budget_us)
+        left_us = max(budget_us / trees - meter.other_us, LEAST_SHARE * budget_us / trees)
         return left_us / meter.largest_share / self._period_s, True
 
     def _report(self, one: RunningTree) -> None:

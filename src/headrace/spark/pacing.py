@@ -35,9 +35,9 @@ class Pacer:
             return None
         return self.budget.probes if self.budget.time_us is None else self._probes(self.budget.time_us)
 
-    def next_probes(self, spent: int, allowed: int, slowest_us: float) -> int:
+    def next_probes(self, spent: int, allowed: int, slowest_us: float, left_us: float | None = None) -> int:
         """The next budget, after a micro-batch that made so many of the probes it was allowed in so much time. One that
-        had little to do tells nothing: what it took was not for its probes.
+        had little to do tells nothing: what it took was not for its probes. ``left_us``: what others leave of the time.
 
         >>> pacer = Pacer(Budget(time_us=100_000))
         >>> pacer.next_probes(spent=300_000, allowed=50_000, slowest_us=200_000.0)
@@ -50,7 +50,7 @@ class Pacer:
         is_telling = 2 * spent >= allowed or 2 * slowest_us >= self.budget.time_us
         if spent and is_telling and slowest_us >= SHORTEST_US:
             self.probes_per_us += WEIGHT * (spent / slowest_us - self.probes_per_us)
-        return self._probes(self.budget.time_us)
+        return self._probes(self.budget.time_us if left_us is None else left_us)
 
-    def _probes(self, time_us: int) -> int:
+    def _probes(self, time_us: float) -> int:
         return max(1, round(time_us * self.probes_per_us))

@@ -203,8 +203,9 @@ class Router:
         """What the next micro-batch may spend and which queries it has; and a reason for it, if work is waiting."""
         orders = self._checkpoint.orders
         if self._pacer.is_timed:
-            slowest_us = max((facts.joined_ms(told) for _, told in facts.told), default=0.0) * 1000
-            orders.give_probes(batch + 1, self._pacer.next_probes(facts.probes, facts.probes_allowed or 0, slowest_us))
+            slowest_us, left_us = self._trees.deferring(facts)
+            probes = self._pacer.next_probes(facts.probes, facts.probes_allowed or 0, slowest_us, left_us)
+            orders.give_probes(batch + 1, probes)
         if self._graph.learn(facts.graph(), facts.published_s):
             orders.give_facts(batch + 1, self._graph.given())
         self._metrics.tell_graph(self._graph.stats(is_throttled=facts.is_throttled))

@@ -7,7 +7,7 @@ micro-batch into what the shard is told. Cost: a few numbers a half-way join.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from headrace.engine.events import Event, ProbesAllowed, TimeTold
@@ -28,7 +28,7 @@ class TreeTold:
     stepped_us: int
 
     def to_json(self) -> list[Any]:
-        halves = [[one.offered, one.probed, one.found, one.stale, one.spent_s] for one in self.tallies]
+        halves = [list(astuple(one)) for one in self.tallies]
         return [halves, self.held, self.purged, self.spent_us, self.stepped_us]
 
     @staticmethod
