@@ -89,6 +89,13 @@ def test_adaptive_is_sync_filter_at_points_that_are_there(last: list[str], holds
     assert named(claims_of("004-figure-8", numbers), "well below alpha").holds is holds
 
 
+@pytest.mark.parametrize(("highest_s", "holds"), [(1.1, True), (2.5, False)])
+def test_filter_order_has_to_stay_the_same_at_all_costs(highest_s: float, holds: bool) -> None:
+    numbers = {"x": [1, 2, 3], "Sync-Filter": [1.0, 2.0, 3.0], "Adaptive": [1.0] * 3}
+    claims = claims_of("004-figure-7", {**numbers, "Filter-Order": [1.0, 1.0, highest_s]})
+    assert named(claims, "small or no variation").holds is holds
+
+
 @pytest.mark.parametrize(("jaqpot", "holds"), [([0.3, 0.9, 0.9], True), ([0.3, 0.4, 0.9], False)])
 def test_the_most_is_where_the_paper_has_it(jaqpot: list[float], holds: bool) -> None:
     lines = {"JAQPOT": jaqpot, "JDA_M": [0.1, 0.14, 0.2]}

@@ -43,6 +43,13 @@ from headrace.lab.storing import Result, read_result, result_of, write_result
 from headrace.lab.window_runs import ModelClock, Setting, recorded, run_policy
 
 KNOWN = "the greatest gain is from nested loops to two buckets"
+CUT_OFF = """() => [...document.querySelectorAll('figure svg')].flatMap(svg => {
+  const whole = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter(text => {
+    const box = text.getBoundingClientRect();
+    return box.left < whole.left - 1 || box.right > whole.right + 1 || box.bottom > whole.bottom + 1;
+  }).map(text => text.textContent); })"""
+"""Labels that reach out of their figure."""
 CHEAP = ("000-figure-2b", "001-figure-8", "002-table-3", "003-table-2", "004-figure-5")
 
 
@@ -162,6 +169,7 @@ def report_fits_and_shows_every_picture(page: Page, width: int, pictures: int) -
     assert page.locator("figure").count() == pictures
     assert all(min(box) > 0 for box in boxes)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CUT_OFF) == []
     targets = page.eval_on_selector_all('a[href^="#"]', "all => all.map(one => one.getAttribute('href').slice(1))")
     assert targets
     assert [one for one in targets if page.locator(f'[id="{one}"]').count() != 1] == []
@@ -299,6 +307,8 @@ def test_a_clock_that_an_experiment_has_not_is_refused(tmp_path: Path) -> None:
     for name in only:
         with pytest.raises(SettingError, match="--clock wall"):
             run_one(name, Setup(Clock.MODEL), tmp_path, Console(file=io.StringIO()))
+    with pytest.raises(SettingError, match="none of them runs by the model clock"):
+        run_all(Setup(Clock.MODEL), tmp_path, Console(file=io.StringIO()), [EXPERIMENTS[one] for one in only])
 
 
 # --- claims and charts

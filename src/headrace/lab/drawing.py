@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 from headrace.lab.experiment import Chart, Kind, Line
 
 WIDTH, HEIGHT = 560, 340
-LEFT, RIGHT, TOP, BOTTOM = 66, 14, 58, 48
+LEFT, RIGHT, TOP, BOTTOM = 66, 22, 58, 48
 LEGEND_ROW = 18
 COLOURS = {
     "LWO": "#7b818c", "SWF": "#c2571a", "MQT": "#1b7f79", "isolated": "#5b4b9a",

@@ -26,6 +26,7 @@ from headrace.lab.experiment import (
     between,
     equals,
     less,
+    near,
     rises,
     seed_a_stream,
     seed_itself,
@@ -251,8 +252,7 @@ def _claims_7(numbers: Numbers) -> list[Claim]:
     return [
         _worst(numbers),
         rises("Sync-Filter's response rises with the cost of a join", sync),
-        at_most("Filter-Order shows small or no variation: largest over smallest, up to 0.5 ms",
-                max(order[:-1]) / min(order[:-1]), 1.25),
+        at_most("Filter-Order shows small or no variation: largest over smallest", max(order) / min(order), 1.25),
     ]  # fmt: skip
 
 
@@ -269,6 +269,7 @@ def _claims_8(numbers: Numbers) -> list[Claim]:
         at_least("Adaptive's gain at the highest cost, of Filter-Order's", adaptive[-1] / gains[-1], 0.6),
         at_least("the analysis is conservative: gain where c |w| l1 l2 is nearest to 0.3, 5% below it at most",
                  gains[nearest], numbers["gain"][nearest] * 0.95),
+        near("where c |w| l1 l2 is nearest to 0.3 the gain is around 45%", gains[nearest], 0.45),
         above("at the highest cost the gain exceeds a half, the bound of the analysis", gains[-1], 0.5),
     ]  # fmt: skip
 

@@ -307,6 +307,7 @@ def throughput_claims(numbers: Numbers) -> list[Claim]:
         at_most("all strategies deliver the same in the end: most over least", max(totals) / max(min(totals), 1), 1.02),
         less("path capacity has a smoother output than Chain: variation", spread["path"], spread["chain"]),
         less("so has simplified segment: variation", spread["simplified"], spread["chain"]),
+        less("path capacity has the smoothest output of the three: variation", spread["path"], spread["simplified"]),
         near("Chain's highest output rate is almost 5 times its average", peak, 5),
     ]
 

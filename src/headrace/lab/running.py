@@ -85,6 +85,8 @@ def run_all(
     """Runs all experiments that the clock is for, or the chosen ones, one after the other, and writes the report of all
     that are stored. Resumed, it keeps the stored results of this setup: a run of hours may be made in pieces."""
     wanted = [one for one in chosen or EXPERIMENTS.values() if setup.clock in one.clocks]
+    if not wanted:
+        raise SettingError(f"none of them runs by the {setup.clock.value} clock: `headrace lab list` has their clocks")
     began = time.monotonic()
     results: list[Result] = []
     kept = {one.name: stored_of(one, setup, out) for one in wanted} if is_resumed else {}

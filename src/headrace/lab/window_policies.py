@@ -18,14 +18,6 @@ TABLE_1 = {
     "Mostly-Large": (1, 60, 300, 420, 510, 570, 600),
     "Small-Large": (1, 5, 15, 300, 510, 570, 600),
 }
-FIGURE_6 = ("Uniform", "Mostly-Small")
-TABLE_1 = {
-    "Uniform": (1, 100, 200, 300, 400, 500, 600),
-    "Mostly-Small": (1, 5, 15, 30, 60, 300, 600),
-    "Mostly-Large": (1, 60, 300, 420, 510, 570, 600),
-    "Small-Large": (1, 5, 15, 300, 510, 570, 600),
-}
-FIGURE_6 = ("Uniform", "Mostly-Small")
 LOAD, WALL_LOAD = 0.9, 0.8
 """Of the time, by the mean rate. By the wall clock what a turn takes varies, and more would be too much at times."""
 WALL_FASTER, WALL_KEYS = 200, 12
