@@ -172,11 +172,11 @@ def _drop(reader: TokenReader) -> DropQuery:
 
 
 def _select(reader: TokenReader) -> SelectText:
-    whole = reader.tokens[reader.at :]
-    tokens, stream_windows = cut_windows(reader.source, whole)
+    written = reader.tokens[reader.at :]
+    tokens, stream_windows = cut_windows(reader.source, written)
     tokens, freshness = cut_freshness(reader.source, tokens)
     if freshness:  # a window may stand behind one: of which stream it is shows without it
-        stream_windows = cut_windows(reader.source, cut_freshness(reader.source, whole)[0])[1]
+        stream_windows = cut_windows(reader.source, cut_freshness(reader.source, written)[0])[1]
     refuse_clauses(reader.source, tokens)
     check_slips(reader.source, tokens)
     cut = _tail_start(tokens)
