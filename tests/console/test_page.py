@@ -195,6 +195,36 @@ def test_a_late_answer_about_an_older_text_is_not_taken_for_the_newer_ones(page:
     expect(page.get_by_role("button", name="Add query")).to_be_disabled()
 
 
+def test_what_is_typed_while_a_query_is_added_stays(page: Page, many: tuple[str, Service]) -> None:
+    held: list[Route] = []
+    page.route("**/api/queries", lambda one: one.continue_() if one.request.method == "GET" else held.append(one))
+    opened(page, many[0], "sql")
+    page.locator("#sql").fill("CREATE QUERY typed AS SELECT location_id FROM humidity")
+    expect(page.locator("#verdict")).to_have_text("Ready: adds typed.")
+    page.locator("#sql").press("Control+Enter")
+    while not held:
+        page.wait_for_timeout(20)
+    later = "CREATE QUERY later AS SELECT location_id FROM temperature"
+    page.locator("#sql").fill(later)
+    held[0].continue_()
+    expect(page.locator("#toasts")).to_contain_text("typed runs")
+    expect(page.locator("#verdict")).to_have_text("Ready: adds later.")
+    expect(page.locator("#sql")).to_have_value(later)
+
+
+def test_numbers_of_rows_are_shown_as_they_are(page: Page, address: str, service: Service) -> None:
+    service.run.publish({"wide": [(2**63 - 1, 0.0000125), (-(2**53) - 1, 21.123456)]})
+    opened(page, address, "queries/wide")
+    rows = page.locator(".tail tbody tr")
+    expect(rows).to_have_count(2)
+    service.run.publish({"wide": [(2**53 + 1, 1e300)]})
+    expect(rows).to_have_count(3)
+    shown = [row.locator("td.num").all_inner_texts() for row in rows.all()]
+    assert [one[1:] for one in shown] == [
+        ["9007199254740993", "1e+300"], ["-9007199254740993", "21.1235"], ["9223372036854775807", "0.0000125"],
+    ]  # fmt: skip
+
+
 def test_tables_of_the_runtime_are_whole_where_there_is_room(page: Page, address: str) -> None:
     opened(page, address, "runtime")
     behind_a_bar = page.locator(".scroll").evaluate_all(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,6 +228,23 @@ def test_a_stream_of_rows_ends_with_its_query(served: Served) -> None:
         assert "event: dropped" in list(lines)
 
 
+def test_a_stream_of_rows_ends_after_those_that_came_while_its_query_was_to_be_dropped(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path)
+    service = Service(run)  # nobody looks: by the statistics the micro-batch that drops the query is not over
+    taken = bound_socket("127.0.0.1", 0)
+    path = f"{address_of(taken)}/api/queries/near/results/stream"
+    with WebServer(web_app(service), taken), httpx.stream("GET", path, timeout=20) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == ": begins"
+        run.drop("near")
+        time.sleep(0.6)
+        run.publish({"near": [(7, 1.0)]})
+        assert next(line for line in lines if line.startswith("event: ")) == "event: rows"
+        service.take_sample(1000.0)
+        assert "event: dropped" in list(lines)
+    service.release()
+
+
 def test_statistics_curves_and_metrics(served: Served) -> None:
     served.service.take_sample(1000.0)
     served.service.take_sample(1001.0)
@@ -309,6 +327,7 @@ def test_a_token_is_required_unless_bound_to_loopback() -> None:
 
 def test_a_port_that_is_taken_is_refused() -> None:
     with bound_socket("127.0.0.1", 0) as taken:
+        assert taken.proto == socket.IPPROTO_TCP, "asyncio turns Nagle's algorithm off only if it is told what it is"
         port = taken.getsockname()[1]
         with pytest.raises(SettingError, match="Give another --port"):
             bound_socket("127.0.0.1", port)

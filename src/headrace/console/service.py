@@ -210,6 +210,13 @@ class Service:
                 return one
         raise UnknownQueryError(f"there is no query {name}")
 
+    def has(self, name: str) -> bool:
+        """Whether a query is there. One that is asked to go is until the last micro-batch with it is published, which
+        the statistics tell."""
+        known = self.run.queries
+        names = (*(one.name for one in (*known.running, *known.paused)), *(one.query for one in self.stats.queries))
+        return name in names
+
     def picture(self) -> PlanPicture:
         return picture_of(self.run.plan())
 

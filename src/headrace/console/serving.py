@@ -22,8 +22,8 @@ STOP_S = 5
 def bound_socket(host: str, port: int) -> socket.socket:
     """A socket of that address; port 0: any that is free."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        taken = socket.socket(family, socket.SOCK_STREAM)
+        family, _, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        taken = socket.socket(family, socket.SOCK_STREAM, protocol)  # named, or asyncio lets answers wait (Nagle)
         try:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(address)

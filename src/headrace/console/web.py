@@ -275,6 +275,7 @@ async def _new_rows(service: Service, rows: PublishedRows, begin: int | None, li
     quiet_s = 0.0
     yield b": begins\n\n"
     while not service.closing.is_set():
+        is_there = service.has(rows.query)  # asked first: what it had until it went is published by then
         upto = _batch(service)
         for batch in await _done_by(service.readers, rows.after, seen, upto):
             told = await _done_by(service.readers, rows.read, batch, limit)
@@ -282,7 +283,7 @@ async def _new_rows(service: Service, rows: PublishedRows, begin: int | None, li
                 yield _event("rows", asdict(told), batch)
                 quiet_s = 0.0
         seen = max(seen, upto)
-        if not _is_known(service, rows.query):
+        if not is_there:
             yield _event("dropped", {"query": rows.query})
             return
         quiet_s += POLL_S
@@ -295,11 +296,6 @@ async def _new_rows(service: Service, rows: PublishedRows, begin: int | None, li
 def _batch(service: Service) -> int:
     last = service.run.last_batch
     return -1 if last is None else last
-
-
-def _is_known(service: Service, name: str) -> bool:
-    known = service.run.queries
-    return any(query.name == name for query in (*known.running, *known.paused))
 
 
 def _serve_sql(app: FastAPI, service: Service) -> None:

@@ -93,6 +93,15 @@ class Sinks:
         """The queries whose rows come whole, to be read by Spark."""
         return frozenset((*self.callbacks, *self.outlets))
 
+    def fitting(self, work: Work) -> frozenset[str]:
+        """Of those, the queries that a micro-batch's plan has with the columns they have now. One that an earlier run
+        began is done again by that run's plan: rows of a query that was changed since are not written."""
+        schemas = {query: one.schema for query, one in self.outlets.items()}
+        schemas |= {query: schema for query, (schema, _) in self.callbacks.items()}
+        called = work.called & schemas.keys()
+        planned = sinks_by_query(work.plan) if called else {}
+        return frozenset(query for query in called if planned.get(QueryId(query)) == schemas[query])
+
 
 class Router:
     """Brings a micro-batch's reports to the sinks, counts it, and gives the next one its orders. Called by Spark, once
@@ -156,12 +165,15 @@ class Router:
         publish(batch, [*withheld.parts(staged), *combined.staged], self._sinks.directories)
         withheld.done(self._sinks.directories)
         self._keep_dead_letters(batch, [bytes(row.payload) for row in rows if row.kind == DEAD])
+        fitting = self._sinks.fitting(work)
         for query, (schema, callback) in self._sinks.callbacks.items():
             withheld.judge([query])
-            mine = reports.where(_rows_of(query)).mapInArrow(unpacked(withheld.released_us(query)), ddl(schema))
-            callback(query, combined.added_to(mine, query), batch)
+            is_fitting = query in fitting
+            shipped = reports.where(_rows_of(query) if is_fitting else sf.lit(False))
+            mine = shipped.mapInArrow(unpacked(withheld.released_us(query)), ddl(schema))
+            callback(query, combined.added_to(mine, query) if is_fitting else mine, batch)
             withheld.done([query])
-        self._write_out(reports, batch, withheld, combined)
+        self._write_out(reports, batch, withheld, combined, fitting)
         withheld.judge(work.plan.queries)
         withheld.done(work.plan.queries)
         self._print(batch, [*(row for row in rows if row.kind == ROWS), *combined.reports], withheld)
@@ -173,7 +185,9 @@ class Router:
         self._metrics.add(facts)
         self._order_next(batch, facts)
 
-    def _write_out(self, reports: DataFrame, batch: int, withheld: Withholding, combined: Combined) -> None:
+    def _write_out(
+        self, reports: DataFrame, batch: int, withheld: Withholding, combined: Combined, fitting: frozenset[str]
+    ) -> None:
         """Lets Spark write the rows of those queries that have any."""
         withheld.judge(self._sinks.outlets)
         having = {query for _, one in withheld.released() for query in one["arrived"]} | combined.arrived.keys()
@@ -183,7 +197,7 @@ class Router:
             rows = mine.mapInArrow(placed(withheld.released_us(outlet.query)), outlet.placed_ddl())
             return combined.added_to(rows, outlet.query, are_placed=True)
 
-        outlets = [one for query, one in self._sinks.outlets.items() if query in having]
+        outlets = [one for query, one in self._sinks.outlets.items() if query in having & fitting]
         write_out(outlets, rows_of, batch, self._checkpoint.id[:8])
         withheld.done(self._sinks.outlets)
 

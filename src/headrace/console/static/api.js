@@ -24,15 +24,20 @@ async function wanted() {
   sessionStorage.setItem(KEY, token);
 }
 
-export async function request(method, path, body) {
+/** JSON of rows: whole numbers that JavaScript's own cannot hold are BigInt, where the browser tells how they are written. */
+const rowsOf = (text) => JSON.parse(text, (_, value, at) => (
+  Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(at?.source) ? BigInt(at.source) : value
+));
+
+export async function request(method, path, body, read = (text) => JSON.parse(text)) {
   const options = { method, headers: headers(body === undefined ? {} : { "Content-Type": "application/json" }) };
   if (body !== undefined) options.body = JSON.stringify(body);
   const answer = await fetch(path, options);
   if (answer.status === 401) {
     await wanted();
-    return request(method, path, body);
+    return request(method, path, body, read);
   }
-  const told = await answer.json().catch(() => ({}));
+  const told = await answer.text().then(read).catch(() => ({}));
   if (!answer.ok) {
     const error = new Error(told.error?.message ?? `the service answered ${answer.status}`);
     error.problem = told.error;
@@ -42,6 +47,7 @@ export async function request(method, path, body) {
 }
 
 export const get = (path) => request("GET", path);
+export const getRows = (path) => request("GET", path, undefined, rowsOf);
 export const post = (path, body) => request("POST", path, body);
 
 /** Follows server-sent events until the signal says stop; begins again when the connection breaks. */
@@ -60,7 +66,7 @@ export async function follow(path, signal, onEvent, onState = () => {}) {
       onState("open");
       for await (const one of events(answer.body)) {
         if (one.id !== undefined) last = one.id;
-        onEvent(one.event, JSON.parse(one.data));
+        onEvent(one.event, one.event === "rows" ? rowsOf(one.data) : JSON.parse(one.data));
       }
     } catch (error) {
       if (signal.aborted) return;

@@ -1,6 +1,6 @@
 // The console: what is known, which view is shown, what is done. The service is asked; nothing is computed from rows.
 
-import { follow, get, onTokenWanted, post, request } from "./api.js";
+import { follow, get, getRows, onTokenWanted, post, request } from "./api.js";
 import { hover, walk } from "./charts.js";
 import { draw, html } from "./dom.js";
 import { Editor } from "./editor.js";
@@ -136,13 +136,14 @@ function followTail(name) {
   const path = `/api/queries/${encodeURIComponent(name)}/results`;
   const begin = async () => {
     try {
-      const told = await get(`${path}?limit=50`);
+      const told = await getRows(`${path}?limit=50`);
       for (const batch of told.batches) putRows(tail, batch);
       const last = told.batches.at(-1)?.batch ?? -1; // none yet: what comes between the two requests is not missed
       show();
       await follow(`${path}/stream?limit=50&after=${last}`, tail.stop.signal, (kind, batch) => {
         if (kind === "rows" && tail.is_on) putRows(tail, batch);
         if (kind === "dropped") { tail.message = "the query was dropped"; tail.stop.abort(); }
+        show();
       }, (kind, message) => { if (kind === "refused") tail.message = message; });
     } catch (error) {
       if (!tail.stop.signal.aborted) tail.message = error.message;
@@ -187,18 +188,21 @@ const doing = {
   },
   async add() {
     if (!state.checked?.ok || state.busy.has("sql")) return;
+    const sql = editor.text;
+    const is_same = () => editor.text === sql; // a micro-batch is waited for, and more may be typed meanwhile
     state.busy.add("sql");
     show();
     try {
-      const { queries } = await post("/api/queries", { sql: editor.text });
+      const { queries } = await post("/api/queries", { sql });
       state.busy.delete("sql");
-      editor.set("");
       const run = queries.length > 3 ? `${queries.length} queries run` : `${queries.join(", ")} ${queries.length === 1 ? "runs" : "run"}`;
       toast(queries.length ? `${run} from the next micro-batch on` : "done");
       state.fresh = queries.at(-1) ?? null;
       setTimeout(() => { state.fresh = null; show(); }, FRESH_MS);
       await reload();
-      location.hash = "#/plan";
+      if (!is_same()) return editor.changed(0);
+      editor.set("");
+      if (state.view === "sql") location.hash = "#/plan";
     } finally {
       state.busy.delete("sql");
       show();

@@ -160,12 +160,14 @@ function tailCard(query, tail) {
   return html`<section class="card tail" aria-labelledby="tail-title" data-key="tail ${query.name}"><header><h2 id="tail-title">Latest results</h2>
     <p class="muted" id="tail-state">${tail.message || (tail.is_on ? `${whole(tail.seen)} rows seen, newest first` : "held still")}</p>
     <button type="button" data-action="tail">${tail.is_on ? "Hold still" : "Follow"}</button></header>
-    <div class="scroll rows" tabindex="0" role="group" aria-label="Latest rows of ${query.name}"><table><thead><tr><th class="num" title="micro-batch">batch</th>${columns.map((one, place) => html`<th class="${typeof tail.rows[0]?.values[place] === "number" ? "num" : ""}">${one}</th>`)}</tr></thead>
-    <tbody>${tail.rows.map((row) => html`<tr data-key="${row.key}"><td class="num muted">${row.batch}</td>${row.values.map((value) => html`<td class="${typeof value === "number" ? "num" : ""}">${cell(value)}</td>`)}</tr>`)}</tbody></table>
+    <div class="scroll rows" tabindex="0" role="group" aria-label="Latest rows of ${query.name}"><table><thead><tr><th class="num" title="micro-batch">batch</th>${columns.map((one, place) => html`<th class="${isNumber(tail.rows[0]?.values[place]) ? "num" : ""}">${one}</th>`)}</tr></thead>
+    <tbody>${tail.rows.map((row) => html`<tr data-key="${row.key}"><td class="num muted">${row.batch}</td>${row.values.map((value) => html`<td class="${isNumber(value) ? "num" : ""}">${cell(value)}</td>`)}</tr>`)}</tbody></table>
     ${tail.rows.length ? "" : html`<p class="muted empty">${tail.message ? "" : "No rows yet."}</p>`}</div></section>`;
 }
 
-const cell = (value) => (value === null ? "NULL" : typeof value === "number" && !Number.isInteger(value) ? Number(value.toFixed(4)) : String(value));
+const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
+const short = (value) => Number(Math.abs(value) < 1 ? value.toPrecision(4) : value.toFixed(4));
+const cell = (value) => (value === null ? "NULL" : typeof value === "number" && !Number.isInteger(value) ? short(value) : String(value));
 
 export function sqlView(state) {
   const { checked, explained, busy } = state;
