@@ -10,6 +10,7 @@ is in the shard. Invariant: sources are in catalog order with the control stream
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import shutil
 import time
@@ -53,6 +54,8 @@ from headrace.spark.query_set import write_down
 from headrace.spark.staging import STAGING, StagedPart, StageWriter, batch_name, publish
 from headrace.spark.step import HostOptions
 from headrace.spark.withholding import Withholding
+
+log = logging.getLogger("headrace.queries")
 
 Callback = Callable[[str, DataFrame, int], object]
 """A sink in Python: (query, its rows of the micro-batch, the micro-batch's number)."""
@@ -166,6 +169,8 @@ class Router:
         withheld.done(self._sinks.directories)
         self._keep_dead_letters(batch, [bytes(row.payload) for row in rows if row.kind == DEAD])
         fitting = self._sinks.fitting(work)
+        for query in sorted((work.called & self._sinks.called) - fitting):
+            log.warning("%s has other columns now: its rows of micro-batch %d are left out", query, batch)
         for query, (schema, callback) in self._sinks.callbacks.items():
             withheld.judge([query])
             is_fitting = query in fitting
