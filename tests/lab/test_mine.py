@@ -13,7 +13,7 @@ from rich.console import Console
 
 from headrace.config import Settings
 from headrace.errors import SourceError
-from headrace.lab.mine import METHODS, POLICIES, grids_of, mine, pictures_of
+from headrace.lab.mine import METHODS, POLICIES, grids_of, mine, pictures_of, recorded
 from headrace.lab.running import run_mine
 from headrace.lab.storing import read_run
 from headrace.plan.sharing import SharedPlan, share
@@ -87,6 +87,17 @@ def test_rows_without_an_event_time_are_left_out_and_counted(tmp_path: Path, mon
     found = mine(plan(), tmp_path)
     assert found.rows == {"a": 180, "b": 200}
     assert found.untimed == {"a": 20}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2024-01-01T00:00:01.4", "2024-01-01 00:00:01.400", "2024-01-01T00:00:01.4Z", "2024-01-01T02:00:01.4+02:00"],
+)
+def test_times_in_json_are_utc_where_they_name_no_zone(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(f'{{"k": 1, "v": 0.5, "ts": "{text}"}}\n{{"k": 1, "v": 0.5, "ts": null}}\n')
+    stream = read_script(PROGRAM).catalog.streams[0]
+    (_, _, times), left_out = recorded(stream, tmp_path)
+    assert (times.tolist(), left_out) == ([1704067201400000], 1)
 
 
 def test_a_stream_without_any_event_time_is_refused(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def _least(costs: Mapping[str, float], default: str) -> str:
 
 
 def mine(plan: SharedPlan, sample: Path) -> Findings:
-    read = {str(stream.name): _rows(stream, sample) for stream in _used(plan)}
+    read = {str(stream.name): recorded(stream, sample) for stream in _used(plan)}
     rows = [one for one, _ in read.values()]
     begin_us = min(int(times[0]) for _, _, times in rows)
     end_us = max(int(times[-1]) for _, _, times in rows) + 1
@@ -145,13 +145,17 @@ def _used(plan: SharedPlan) -> list[Stream]:
     return [stream for stream in plan.catalog.streams if stream.name in names]
 
 
-def _rows(stream: Stream, sample: Path) -> tuple[Rows, int]:
+def recorded(stream: Stream, sample: Path) -> tuple[Rows, int]:
     """A stream's recorded rows, in the order of their times; and how many others have none."""
     files = _files(stream, sample)
     kind = {".jsonl": "json", ".ndjson": "json"}.get(files[0].suffix, files[0].suffix[1:])
     try:
         table = ds.dataset([str(file) for file in files], format=kind).to_table(columns=list(stream.schema.names))
-        table = table.cast(arrow_schema(stream.schema))
+        wanted = arrow_schema(stream.schema)
+        columns = [
+            _times(one) if pa.types.is_timestamp(kind) else one for one, kind in zip(table, wanted.types, strict=True)
+        ]
+        table = pa.table(columns, names=wanted.names).cast(wanted)
     except (pa.ArrowException, OSError) as error:
         told = str(error).strip().splitlines()[0]
         raise SourceError(f"stream {stream.name}: cannot read {files[0].parent} as it is declared: {told}") from None
@@ -162,6 +166,17 @@ def _rows(stream: Stream, sample: Path) -> tuple[Rows, int]:
         raise SourceError(f"stream {stream.name}: no row in {files[0].parent} has an event time ({stream.time})")
     times = timed.column(stream.time).cast(pa.int64()).to_numpy()
     return (stream, timed.to_batches()[0], np.asarray(times)), table.num_rows - timed.num_rows
+
+
+def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times that are text as times: in UTC where they name no zone, as a run reads them."""
+    if not pa.types.is_string(column.type):
+        return column
+    has_zone = pc.match_substring_regex(column, r":.*([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$")
+    nothing = pa.scalar(None, pa.string())
+    zoned = pc.if_else(has_zone, column, nothing).cast(pa.timestamp("us", "UTC"))
+    others = pc.if_else(has_zone, nothing, column).cast(pa.timestamp("us"))
+    return pc.coalesce(zoned, pc.assume_timezone(others, "UTC"))
 
 
 def _files(stream: Stream, sample: Path) -> list[Path]:
