@@ -10,11 +10,12 @@ import pytest
 
 from headrace.config import Settings
 from headrace.engine.events import OrderingChosen
-from headrace.errors import PlanError, SettingError
+from headrace.errors import PlanError, SettingError, StateError
 from headrace.model import StreamId
 from headrace.plan.approaches import check_ordering
 from headrace.plan.explain import explain
 from headrace.plan.sharing import SharedPlan, share
+from headrace.spark.checkpoint import open_checkpoint
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.orders import Orders
@@ -230,3 +231,12 @@ def test_what_was_decided_is_the_same_for_a_micro_batch_that_is_run_again(tmp_pa
     assert [orders.ordering(batch) for batch in (3, 6, 7)] == [chosen, chosen, OrderingChosen()]
     orders.forget_before(5)
     assert orders.ordering(5) == chosen
+
+
+def test_a_checkpoint_goes_with_the_column_that_tells_sources_apart(tmp_path: Path) -> None:
+    """How far a stream has come is kept by source: those that no tuple is of any more would be waited for for ever."""
+    plain, parted = plan_of().catalog.streams, PARTED.catalog.streams
+    open_checkpoint(tmp_path, plain, (0,))
+    with pytest.raises(StateError, match=r"declares .*; fast \(.*\) by ts, partitions by k\."):
+        open_checkpoint(tmp_path, parted, (0,))
+    assert open_checkpoint(tmp_path, [replace(one, idle_timeout_us=1, max_delay_us=5) for one in plain], (0,)).id
