@@ -222,6 +222,15 @@ def test_a_silent_source_is_idle_after_its_timeout_and_wakes_the_run_once() -> N
     assert kept.chosen.idle == frozenset()
 
 
+def test_a_partition_that_was_never_heard_of_is_told_as_idle_not_its_stream() -> None:
+    options = "partition = 'k', partitions = 2, idle_timeout = '10 seconds')"
+    catalog = plan_of(streams=STREAMS.replace("'b')", f"'b', {options}")).catalog
+    kept = OrderingKeeper(Settings(), catalog, started_s=0.0)
+    kept.learn(facts(0, 0.1, at_s=11.0))
+    assert kept.chosen.idle == {(StreamId("fast"), None)}
+    assert "fast, a partition that was not heard of yet, is idle: nothing came for 10 s" in kept.switches[-1]
+
+
 def test_what_was_decided_is_the_same_for_a_micro_batch_that_is_run_again(tmp_path: Path) -> None:
     orders = Orders(str(tmp_path))
     chosen = OrderingChosen(frozenset({"x"}), frozenset({(StreamId("slow"), ""), (StreamId("slow"), None)}))
