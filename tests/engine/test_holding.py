@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import reference
-from headrace.engine import holding
+from headrace.engine import holding, join, multiway, walking
 from headrace.engine.blocks import CELL, RANK, THEN, HeldResults
 from headrace.engine.dispatching import Scheduling
 from headrace.engine.events import Effect, EmitRows, KeepSegment
@@ -96,6 +96,37 @@ def test_results_beyond_the_limit_are_in_the_store_at_once_and_not_in_memory() -
         cases.arrive(host, {B: rows[B][1:]})
         host.end()
         assert cases.got(host, QUERY) == cases.shown(reference.answer(QUERY, CATALOG, rows))
+
+
+@pytest.mark.parametrize("streams", [2, 3])
+def test_a_stream_that_resumes_finds_its_results_a_slice_at_a_time(
+    streams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are ahead of it, so each of its tuples is late: what it finds is not in memory all at once."""
+    most, limit = [0], 40
+    monkeypatch.setattr(join, "SLICE_MATCHES", limit)
+    monkeypatch.setattr(multiway, "SLICE_MATCHES", limit)
+    monkeypatch.setattr(walking, "EXPANDED_TOGETHER", limit)
+    add = HoldBuffer.add
+
+    def noted(buffer: HoldBuffer, found: HeldResults, epoch: int) -> Iterator[Effect]:
+        most[0] = max(most[0], found.batch.num_rows)
+        return add(buffer, found, epoch)
+
+    monkeypatch.setattr(HoldBuffer, "add", noted)
+    names = [StreamId(name) for name in "abc"[:streams]]
+    same = tuple(call("=", cases.column(0, "k"), cases.column(side, "k")) for side in range(1, streams))
+    outputs = tuple(Output(f"{name}{i}", cases.column(i, name)) for name in ("ts", "id") for i in range(streams))
+    sources = tuple(Source(name, f"s{name}") for name in names)
+    query = Query(QueryId("q"), sources, same, outputs, within_us(60 * cases.SECOND_US, streams))
+    catalog = Catalog(tuple(Stream(name, cases.WIDE, "ts") for name in names))
+    rows = {name: [cases.row(second, second) for second in range(8)] for name in names}
+    host = cases.host_for(Case(catalog, rows, (query,)), Way(filter_order=(True,)))
+    for name in names:
+        cases.arrive(host, {name: rows[name]})
+    host.end()
+    assert 0 < most[0] <= limit
+    assert cases.got(host, query) == cases.shown(reference.answer(query, catalog, rows))
 
 
 @given(case=cases.busy_cases(), way=cases.ways())

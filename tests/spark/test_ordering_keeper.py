@@ -10,11 +10,12 @@ import pytest
 
 from headrace.config import Settings
 from headrace.engine.events import OrderingChosen
-from headrace.errors import PlanError, SettingError
+from headrace.errors import PlanError, SettingError, StateError
 from headrace.model import StreamId
 from headrace.plan.approaches import check_ordering
 from headrace.plan.explain import explain
 from headrace.plan.sharing import SharedPlan, share
+from headrace.spark.checkpoint import open_checkpoint
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.ordering import OrderingKeeper
 from headrace.spark.orders import Orders
@@ -221,6 +222,15 @@ def test_a_silent_source_is_idle_after_its_timeout_and_wakes_the_run_once() -> N
     assert kept.chosen.idle == frozenset()
 
 
+def test_a_partition_that_was_never_heard_of_is_told_as_idle_not_its_stream() -> None:
+    options = "partition = 'k', partitions = 2, idle_timeout = '10 seconds')"
+    catalog = plan_of(streams=STREAMS.replace("'b')", f"'b', {options}")).catalog
+    kept = OrderingKeeper(Settings(), catalog, started_s=0.0)
+    kept.learn(facts(0, 0.1, at_s=11.0))
+    assert kept.chosen.idle == {(StreamId("fast"), None)}
+    assert "fast, a partition that was not heard of yet, is idle: nothing came for 10 s" in kept.switches[-1]
+
+
 def test_what_was_decided_is_the_same_for_a_micro_batch_that_is_run_again(tmp_path: Path) -> None:
     orders = Orders(str(tmp_path))
     chosen = OrderingChosen(frozenset({"x"}), frozenset({(StreamId("slow"), ""), (StreamId("slow"), None)}))
@@ -230,3 +240,12 @@ def test_what_was_decided_is_the_same_for_a_micro_batch_that_is_run_again(tmp_pa
     assert [orders.ordering(batch) for batch in (3, 6, 7)] == [chosen, chosen, OrderingChosen()]
     orders.forget_before(5)
     assert orders.ordering(5) == chosen
+
+
+def test_a_checkpoint_goes_with_the_column_that_tells_sources_apart(tmp_path: Path) -> None:
+    """How far a stream has come is kept by source: those that no tuple is of any more would be waited for for ever."""
+    plain, parted = plan_of().catalog.streams, PARTED.catalog.streams
+    open_checkpoint(tmp_path, plain, (0,))
+    with pytest.raises(StateError, match=r"declares .*; fast \(.*\) by ts, partitions by k\."):
+        open_checkpoint(tmp_path, parted, (0,))
+    assert open_checkpoint(tmp_path, [replace(one, idle_timeout_us=1, max_delay_us=5) for one in plain], (0,)).id

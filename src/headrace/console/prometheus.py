@@ -181,7 +181,9 @@ def _tell_ordering(page: _Page, one: OrderingStats) -> None:
     page.gauge("ordering_held_results", "Results that wait for other streams.", one.held_results, group=name)
     page.gauge("ordering_held_bytes", "Bytes of results that wait for other streams.", one.held_bytes, group=name)
     page.gauge("ordering_open_bytes", "The most of them in memory at once.", one.open_bytes, group=name)
-    page.gauge("ordering_busy_ratio", "The part of the time that joining takes (c|w|l1 l2).", one.busy, group=name)
+    page.gauge(
+        "ordering_busy_ratio", "Half of the part of the time that joining takes (c|w|l1 l2).", one.busy, group=name
+    )
     page.gauge("ordering_gain_ratio", "What Filter-Order would save of the response.", one.gain, group=name)
     responses = {
         "sync-filter": one.sync_filter_ms,

@@ -50,6 +50,9 @@ class Sides:
     def scan(self, reach: Reach) -> Iterator[Matches]:
         return scan(self, reach)
 
+    def scan_unordered(self, reach: Reach) -> Iterator[Matches]:
+        return scan_unordered(self, reach)
+
     def counts(self, windows: Sequence[tuple[int, ...]]) -> list[Int64s]:
         return count_pairs(self, windows)
 
@@ -63,6 +66,10 @@ class Ranges:
     own: Int64s
     ranks: Int64s
 
+    def part(self, begin: int, end: int) -> Ranges:
+        """Those of some of the probes."""
+        return Ranges(self.starts[begin:end], self.lengths[begin:end], self.own[begin:end], self.ranks[begin:end])
+
 
 def scan(sides: Sides, reach: Reach) -> Iterator[Matches]:
     """All pairs that the new tuples make within reach, in result order, a slice at a time."""
@@ -74,6 +81,19 @@ def scan(sides: Sides, reach: Reach) -> Iterator[Matches]:
         yield _by_rank(_all_matches(roles))
     else:
         yield from _in_order(roles)
+
+
+def scan_unordered(sides: Sides, reach: Reach) -> Iterator[Matches]:
+    """The same pairs for who puts them in order: a slice at a time also where tuples come late, in order within it."""
+    if sides.is_self or sides.is_resumed or not comes_late(sides):
+        yield from scan(sides, reach)
+        return
+    for side in (0, 1):
+        role = _ranges(sides, side, reach)
+        found = role.lengths.sum(axis=1)
+        for begin, end in _slices(found):
+            if found[begin:end].any():
+                yield _by_places(sides, _matches_of(role.part(begin, end), side))
 
 
 def count_pairs(sides: Sides, windows: Sequence[tuple[int, ...]]) -> list[Int64s]:
@@ -225,14 +245,18 @@ def _slices(found: Int64s) -> Iterator[tuple[int, int]]:
 
 def _all_matches(roles: Sequence[Ranges]) -> Matches:
     """Every pair of both roles, in no particular order."""
-    found: list[tuple[np.ndarray, ...]] = []
-    for side, role in enumerate(roles):
-        partner = expand_ranges(role.starts.ravel(), role.lengths.ravel())
-        probe = np.repeat(np.arange(len(role.own)), role.lengths.sum(axis=1))
-        pair = (role.own[probe], partner)
-        found.append((pair[side], pair[1 - side], role.ranks[probe], np.full(len(probe), side, dtype=np.int8)))
-    left, right, ranks, newest = (np.concatenate(column) for column in zip(*found, strict=True))
-    return Matches((left, right), ranks, newest)
+    left, right = (_matches_of(role, side) for side, role in enumerate(roles))
+    sides = (np.concatenate([left.sides[side], right.sides[side]]) for side in (0, 1))
+    ranks, newest = np.concatenate([left.probe, right.probe]), np.concatenate([left.newest, right.newest])
+    return Matches(tuple(sides), ranks, newest)
+
+
+def _matches_of(role: Ranges, side: int) -> Matches:
+    """Every pair that a side's probes find."""
+    partner = expand_ranges(role.starts.ravel(), role.lengths.ravel())
+    probe = np.repeat(np.arange(len(role.own)), role.lengths.sum(axis=1))
+    pair = (role.own[probe], partner)
+    return Matches((pair[side], pair[1 - side]), role.ranks[probe], np.full(len(probe), side, dtype=np.int8))
 
 
 def _by_rank(matches: Matches) -> Matches:

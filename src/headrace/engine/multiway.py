@@ -76,13 +76,24 @@ class MultiJoin:
 
     def scan(self, reach: Reach) -> Iterator[Matches]:
         """All results that the new tuples make within reach, in result order, a slice at a time."""
-        if self.is_late and not self.is_resumed and Measure.ROWS not in self.measures:
-            yield self._late(reach)
+        if self._is_first_late:
+            yield self._by_places(_together(list(self._late(reach))))
         elif self.can_count and reach.after is None:
             products = [self._product_scan(origin).product(reach.upto) for origin in self._origins]
             yield from merged_products(products, SLICE_MATCHES)
         else:
             yield from self._slices(reach)
+
+    def scan_unordered(self, reach: Reach) -> Iterator[Matches]:
+        """The same results for who puts them in order: a slice at a time also where tuples come late."""
+        if self._is_first_late:
+            yield from (self._by_places(found) for found in self._late(reach) if len(found))
+        else:
+            yield from self.scan(reach)
+
+    @property
+    def _is_first_late(self) -> bool:
+        return self.is_late and not self.is_resumed and Measure.ROWS not in self.measures
 
     @cached_property
     def _origins(self) -> list[int]:
@@ -186,17 +197,26 @@ class MultiJoin:
 
     # --- tuples that come late
 
-    def _late(self, reach: Reach) -> Matches:
-        """All results with a new tuple, whichever is the newest: the first side that has a new one finds it."""
-        found = []
+    def _late(self, reach: Reach) -> Iterator[Matches]:
+        """All results with a new tuple, whichever is the newest: the first side that has a new one finds it. A slice at
+        a time, in no order; at least one an origin."""
         for origin in self._origins:
             order = (origin, *(side for side in self.orders[origin] if side != origin))
             meeting = AnyNewest(origin, max(reach.upto))
             walk = Walk(self.spaces, self.measures, steps_of(self.graph, order), self.finds, meeting)
             start = self.spaces[origin].new_base + np.arange(len(self._ranks(origin)))
-            found.append(self._gathered(origin, list(walk.results(Partial({origin: start}, len(start))))))
-        together = self._dated(_together(found), reach)
-        return together.where(tie_order(together, self.spaces, self.graph.sides, by_places=True))
+            parts: list[Partial] = []
+            size = 0
+            for part in walk.results(Partial({origin: start}, len(start))):
+                if size + part.size > SLICE_MATCHES and parts:
+                    yield self._dated(self._gathered(origin, parts), reach)
+                    parts, size = [], 0
+                parts.append(part)
+                size += part.size
+            yield self._dated(self._gathered(origin, parts), reach)
+
+    def _by_places(self, matches: Matches) -> Matches:
+        return matches.where(tie_order(matches, self.spaces, self.graph.sides, by_places=True))
 
     def _dated(self, matches: Matches, reach: Reach) -> Matches:
         """The matches within reach of their newest tuple, which is told for each."""

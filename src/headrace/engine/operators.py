@@ -392,7 +392,7 @@ class GroupOperator:
             reach = Reach(reach_of(tuple(self._served_windows(block))))
             for one in block.rounds:
                 sides = self._join.sides(one)
-                for matches in self._join.matches(sides, reach):
+                for matches in self._join.matches(sides, reach, in_order=False):
                     self.folds.take(self._outputs, matches, sides.spaces, one.arrived_us, block.upto_us)
                     for held in self._outputs.hold(matches, sides.spaces, one.arrived_us, ahead=True):
                         if held.is_early:

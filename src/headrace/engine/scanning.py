@@ -59,10 +59,11 @@ class GroupJoin:
         given = self._options.orders.get(self._group.signature)
         return given or tuple(connected_order(self._group.graph, origin) for origin in self._group.graph.sides)
 
-    def matches(self, sides: Sides | MultiJoin, reach: Reach) -> Iterator[Matches]:
-        """The results within reach, in order, a slice at a time; with their ages where windows differ."""
+    def matches(self, sides: Sides | MultiJoin, reach: Reach, *, in_order: bool = True) -> Iterator[Matches]:
+        """The results within reach, in order, a slice at a time; with their ages where windows differ. Where tuples
+        come late, they are in order only as one slice: who puts them in order anyway, asks for them in any."""
         marks = guest_marks(self._group.key_sides, sides.spaces)
-        for found in sides.scan(reach):
+        for found in sides.scan(reach) if in_order else sides.scan_unordered(reach):
             at_home = found_here(found, sides.spaces, marks)
             matches = filtered(at_home, sides.spaces, self._group.verified)
             if len(self._windows) > 1 or self._is_uneven:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import StateError
-from headrace.model import Stream
+from headrace.model import PARTITION, Stream
 from headrace.spark.orders import Orders
 from headrace.spark.staging import check_writable
 
@@ -168,8 +168,10 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _described(stream: Stream) -> str:
-    """What must stay the same of a stream: kept tuples have its columns and are in its time order."""
-    return f"{stream.name} ({', '.join(str(column) for column in stream.schema)}) by {stream.time}"
+    """What must stay the same of a stream: kept tuples have its columns and are in its time order, and how far it has
+    come is known by source, of which one that has gone would be waited for without end."""
+    parted = "" if stream.partition in (None, PARTITION) else f", partitions by {stream.partition}"
+    return f"{stream.name} ({', '.join(str(column) for column in stream.schema)}) by {stream.time}{parted}"
 
 
 def _create(file: Path, streams: Sequence[Stream], labels: tuple[int, ...]) -> Checkpoint:

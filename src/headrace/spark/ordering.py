@@ -207,7 +207,7 @@ class OrderingKeeper:
     def _tell_idle(self, batch: int, idle: Idle) -> None:
         for stream, source in sorted(idle - self.chosen.idle, key=str):
             timeout_s = (self.catalog.get(stream).idle_timeout_us or 0) / 1e6
-            which = "" if not source else f", partition {source},"
+            which = "" if self.catalog.get(stream).partition is None else f", {_partition_text(source)},"
             self._say(batch, f"{stream}{which} is idle: nothing came for {timeout_s:g} s, so nobody waits for it")
 
     def wakes(self, now_s: float) -> bool:
@@ -244,6 +244,12 @@ class OrderingKeeper:
                 )
             )
         return tuple(found)
+
+
+def _partition_text(source: str | None) -> str:
+    if source is None:
+        return "a partition that was not heard of yet"
+    return f"partition {source}" if source else "what has no partition"
 
 
 def _tells_of(streams: Iterable[str], rows: Rows) -> bool:
