@@ -400,6 +400,23 @@ def test_rows_after_an_end_join_those_still_in_the_windows(shards: int) -> None:
     assert cases.got(host, case.queries[0]) == [(0, 0, 0)]
 
 
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("apart_s", [0.000003, 3])
+def test_newer_tuples_have_counted_their_rows_when_one_comes_after_an_end(apart_s: float, *, counted: bool) -> None:
+    """However near they are in time: the size of a window of rows is no time."""
+    into = "INTO (connector = 'count') " if counted else ""
+    text = "CREATE QUERY q AS SELECT a.id, b.id AS b FROM a [RANGE 10 s], b [ROWS 5] WHERE a.k = b.k"
+    case = case_of(f"{text} {into};")
+    a, b = (StreamId(name) for name in "ab")
+    host = cases.host_for(case, Way())
+    cases.arrive(host, {a: [event(0, 1), event(1, 1 + apart_s)], b: [event(0, 0)]})
+    host.end()
+    cases.arrive(host, {b: [event(1, 1)]})
+    host.end()
+    rows = [(0, 0), (1, 0), (0, 1)]
+    assert host.counts["q"] == len(rows) if counted else cases.got(host, case.queries[0]) == rows
+
+
 # --- numbers at their ends
 
 LARGEST = 2**63 - 1

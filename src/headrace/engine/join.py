@@ -109,7 +109,7 @@ def count_pairs(sides: Sides, windows: Sequence[tuple[int, ...]]) -> list[Int64s
         found = {size: np.zeros(len(new.ranks), dtype=np.int64) for size in sizes}
         for match in _key_matches(sides, side):
             for size in sizes:
-                match = match.within(size, None, size)
+                match = match.within(size, None, _ahead(sides, side, size))
                 found[size] += match.high - match.low
         for count, window in zip(counts, windows, strict=True):
             count[new.ranks] += found[window[1 - side]]
@@ -187,6 +187,12 @@ def _is_ahead(run: Run, new: NewRows | None) -> bool:
     return new is not None and run.max_us > new.segment.min_us
 
 
+def _ahead(sides: Sides, side: int, size: int) -> int:
+    """How far in time newer tuples look back at late ones of a side. Those that a window of rows was counted for when
+    they came do not."""
+    return size if sides.measures[side] is Measure.TIME else 0
+
+
 def _ranges(sides: Sides, side: int, reach: Reach) -> Ranges:
     """What a side's new tuples find in the other."""
     probing, probed = sides.spaces[side], sides.spaces[1 - side]
@@ -195,7 +201,8 @@ def _ranges(sides: Sides, side: int, reach: Reach) -> Ranges:
         none = np.empty(0, dtype=np.int64)
         return Ranges(none.reshape(0, 1), none.reshape(0, 1), none, none)
     upto, after = reach.upto[1 - side], None if reach.after is None else reach.after[1 - side]
-    found = [one.within(upto, after, reach.upto[side]) for one in _key_matches(sides, side)]
+    ahead = _ahead(sides, side, reach.upto[side])
+    found = [one.within(upto, after, ahead) for one in _key_matches(sides, side)]
     if not found:
         zero = np.zeros(len(new.ranks), dtype=np.int64)
         found = [KeyMatches(zero, zero, None, zero, zero)]
