@@ -92,6 +92,15 @@ def test_what_is_left_makes_nearly_as_many_results_as_a_search_finds(seed: int) 
     assert found >= 0.9 * best_by_search(problem, chance)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_with_little_cpu_some_path_is_left_as_a_whole(seed: int) -> None:
+    """What all results need is not left out, however little there is."""
+    chance = random.Random(seed)
+    problem = random_problem(chance, random_tree(chance, chance.randint(3, 9)), chance.uniform(0.02, 0.2), is_odd=True)
+    problem = replace(problem, retention=Retention.WINDOW)
+    assert allocate(problem).throughput >= 0.95 * allocate(problem, "jda_m").throughput
+
+
 def test_jaqpot_by_window_does_not_starve_the_state_it_lives_on() -> None:
     """c finds ten in a full S(a b), which is more than any other path makes for its cost: GrePP spends all on c."""
     problem = two_joins(mu=100)

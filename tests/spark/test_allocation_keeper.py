@@ -90,6 +90,16 @@ def test_a_service_rate_is_divided_and_shared_by_load(tmp_path: Path) -> None:
     assert tree.allocation_ms > 0
 
 
+@pytest.mark.parametrize("limit", [{"service_rate": 300.0}, {"budget": parse_budget("300 probes")}])
+def test_trees_have_equal_parts_of_a_service_rate_from_the_first_micro_batch_on(
+    tmp_path: Path, limit: dict[str, Any]
+) -> None:
+    text = QUERY + QUERY.replace("QUERY q", "QUERY r").replace("10 SECONDS", "20 SECONDS").replace("1 MIN", "2 MIN")
+    kept = keeper(tmp_path, text, **limit)
+    assert [tree.mu for tree in kept.stats()] == [150, 150]
+    assert sum(sum(map(sum, by_shard.values())) for by_shard in kept.allowed().probes.values()) <= 300 * (1 + 1e-6)
+
+
 def test_a_service_rate_is_by_the_second_however_long_the_trigger_is(tmp_path: Path) -> None:
     kept = keeper(tmp_path, service_rate=20.0, trigger_us=300 * 10**6)
     for batch in range(6):

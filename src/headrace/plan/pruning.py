@@ -10,6 +10,9 @@ of c above is worth nothing once a and b are starved: results are a product of w
 greedy choice from nothing upward is no good. From everything downward it is: all probes are made, and those are left
 out first that cost the most for the results they lead to, by way of their own path and by way of the states they fill.
 
+A half-way join that most results need is worth the more the less of it is left: of its share only PART is left out at a
+time, so that it never goes as a whole and takes with it all that others were kept for.
+
 Owns ``pruned``. With shares of what comes as variables, results and cost are linear in each one: a backward pass over
 the tree tells both for all half-way joins at once. Cost: steps of STEP, each linear in the sides; quadratic together.
 """
@@ -25,6 +28,12 @@ from headrace.plan.trees import Sides
 
 STEP = 0.25
 """The share of a half-way join's tuples that is left out at a time."""
+PART = 0.25
+"""Of the share that is left, what is left out at a time where most results need it."""
+MOST = 0.5
+"""Of all results, those that need a half-way join which is left out in parts."""
+LEAST_SHARE = 1e-4
+"""What is left in the end may go at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,7 @@ class Slopes:
     results: tuple[float, ...]
     cost: tuple[float, ...]
     spent: float
+    throughput: float
 
 
 def pruned(problem: AllocationProblem) -> tuple[float, ...]:
@@ -43,8 +53,13 @@ def pruned(problem: AllocationProblem) -> tuple[float, ...]:
         live = [number for number, share in enumerate(shares) if share and slopes.cost[number]]
         least = min(live, key=lambda number: (slopes.results[number] / slopes.cost[number], number))
         too_much = (slopes.spent - problem.mu) / slopes.cost[least]
-        shares[least] = max(0.0, shares[least] - min(STEP, too_much))
+        shares[least] = max(0.0, shares[least] - min(_step(slopes, least, shares[least]), too_much))
     return allowed_shares(problem, shares).probing
+
+
+def _step(slopes: Slopes, number: int, share: float) -> float:
+    is_needed = share * slopes.results[number] > MOST * slopes.throughput and share > LEAST_SHARE
+    return min(STEP, PART * share) if is_needed else STEP
 
 
 def slopes_of(problem: AllocationProblem, shares: Sequence[float]) -> Slopes:
@@ -65,4 +80,4 @@ def slopes_of(problem: AllocationProblem, shares: Sequence[float]) -> Slopes:
             filled = flows.probing[number] * facts.productivity / full
             of_results[half.partner] += filled * of_results[half.result]
             of_cost[half.partner] += filled * of_cost[half.result]
-    return Slopes(tuple(results), tuple(costs), flows.spent)
+    return Slopes(tuple(results), tuple(costs), flows.spent, flows.throughput)

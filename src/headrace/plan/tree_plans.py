@@ -166,18 +166,19 @@ def tree_problem(
     return AllocationProblem(tree, mu, loads, one.probes, held, one.retention)
 
 
-def first_mu(group: Group, settings: Settings) -> float:
-    """The service rate, in probes a second, before anything was measured; infinite: there is no limit."""
+def first_mu(group: Group, settings: Settings, trees: int) -> float:
+    """The service rate of one of so many trees that leave probes out, in probes a second, before anything was measured;
+    infinite: there is no limit."""
     if not group.adapts:
         return inf
     if settings.service_rate is not None:
-        return settings.service_rate
+        return settings.service_rate / trees
     if settings.budget is None:
         return inf
     if settings.budget.probes is not None:
-        return settings.budget.probes / first_period_s(settings)
+        return settings.budget.probes / first_period_s(settings) / trees
     assert settings.budget.time_us is not None
-    return settings.budget.time_us / FIRST_PROBE_US * settings.shards / first_period_s(settings)
+    return settings.budget.time_us / FIRST_PROBE_US * settings.shards / first_period_s(settings) / trees
 
 
 def first_period_s(settings: Settings) -> float:
@@ -187,9 +188,10 @@ def first_period_s(settings: Settings) -> float:
 def plan_trees(plan: SharedPlan, settings: Settings, joins: Mapping[str, JoinPlan]) -> dict[str, TreePlan]:
     """By signature, the groups that run as trees, as far as they can be planned before the first tuple."""
     found = {}
+    trees = sum(group.adapts for group in plan.groups)
     for group in (one for one in plan.groups if one.is_tree):
         facts = joins[group.signature].facts
         tree, choice = plan_tree(group, settings, facts)
-        problem = tree_problem(group, tree, facts, first_mu(group, settings), settings)
+        problem = tree_problem(group, tree, facts, first_mu(group, settings, trees), settings)
         found[group.signature] = TreePlan(tree, choice, allocated(group, problem, settings))
     return found

@@ -153,13 +153,14 @@ class AllocationKeeper:
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: trees that were there stay as they are."""
         groups = [group for group in plan.groups if group.is_tree]
-        self.trees = {one.signature: self.trees.get(one.signature) or self._planted(one) for one in groups}
+        trees = sum(one.adapts for one in groups)
+        self.trees = {one.signature: self.trees.get(one.signature) or self._planted(one, trees) for one in groups}
         self._defers = any(not group.adapts for group in plan.groups)
 
-    def _planted(self, group: Group) -> RunningTree:
+    def _planted(self, group: Group, trees: int) -> RunningTree:
         facts = self.joins.joins[group.signature].facts
         tree, choice = plan_tree(group, self.settings, facts)
-        problem = tree_problem(group, tree, facts, first_mu(group, self.settings), self.settings)
+        problem = tree_problem(group, tree, facts, first_mu(group, self.settings, trees), self.settings)
         began_s = time.perf_counter()
         allocation = allocated(group, problem, self.settings)
         spent_ms = (time.perf_counter() - began_s) * 1e3
