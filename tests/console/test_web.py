@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fake_run import FakeRun
 
@@ -186,6 +188,15 @@ def test_the_latest_rows_are_read_back(served: Served) -> None:
     told = served.get("/api/queries/near/results?limit=2")["batches"]
     assert [(one["batch"], one["rows"], one["total"]) for one in told] == [(0, [[2, 21.5]], 2), (1, [[3, 30.5]], 1)]
     assert served.client.get("/api/queries/near/results?limit=0").status_code == 422
+
+
+def test_a_column_called_query_is_a_column_where_no_sink_is_shared(served: Served) -> None:
+    served.run.add("CREATE QUERY named AS SELECT location_id AS query, value AS celsius FROM humidity")
+    folder = served.run.out / "named" / "micro_batch=000000000"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"query": [7, 8], "celsius": [1.0, 2.0]}), folder / "part-0000.parquet")
+    (told,) = served.get("/api/queries/named/results")["batches"]
+    assert (told["columns"], told["rows"], told["total"]) == (["query", "celsius"], [[7, 1.0], [8, 2.0]], 2)
 
 
 def events(served: Served, path: str, most: int, **headers: str) -> list[tuple[str, str, Any]]:
