@@ -43,6 +43,8 @@ _ANSWER_MS = 10_000
 """How long a broker may take to answer before a run starts."""
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
 """How times are written: with microseconds, in UTC."""
+_BLANKS = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+"""Texts are written with the blanks they begin and end with, which Spark would take off."""
 
 
 # Records as rows.
@@ -78,11 +80,16 @@ def _rows(records: DataFrame, stream: Stream, given: Mapping[str, object]) -> Da
     text = sf.col("value").cast("string")
     is_text = sf.expr("is_valid_utf8(CAST(value AS STRING))")
     shown = sf.coalesce(sf.expr("make_valid_utf8(CAST(value AS STRING))"), sf.lit(NO_VALUE))
-    parsed = _parsed(text, inside, given)
-    found = records.withColumn("__parsed", parsed).withColumn("__key", sf.expr("make_valid_utf8(CAST(key AS STRING))"))
+    found = records.withColumn("__whole", _parsed(text, inside, given))
+    found = found.withColumn("__parsed", sf.col("__whole.value" if given["format"] == "json" else "__whole"))
+    found = found.withColumn("__key", sf.expr("make_valid_utf8(CAST(key AS STRING))"))
     bad = sf.col("__parsed").isNull() | ~is_text
     if given["format"] != "raw":
-        bad |= sf.col(f"__parsed.{CORRUPT}").isNotNull()
+        bad |= sf.col(f"__whole.{CORRUPT}").isNotNull()
+    if given["format"] == "json":
+        bad |= sf.col("__whole.end").isNull()
+    if given["format"] == "csv" and len(inside) > 1:
+        bad |= text == ""
     columns: list[Column] = []
     for column in stream.schema:
         quoted = f"`{column.name.replace('`', '``')}`"
@@ -99,14 +106,16 @@ def _rows(records: DataFrame, stream: Stream, given: Mapping[str, object]) -> Da
 
 
 def _parsed(text: Column, inside: Schema, given: Mapping[str, object]) -> Column:
-    """What a value is: a structure with all of its columns, or a text; NULL if it is none."""
+    """What a value is: a structure with all of its columns, or a text; NULL if it is none. JSON is put into an object
+    with an end, because Spark reads one value and nothing of what follows it: two objects in a record would be one."""
     if given["format"] == "raw":
         return text
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "timeZone": "UTC"}
     schema = ", ".join([*([ddl(inside)] if len(inside) else []), f"`{CORRUPT}` string"])
     if given["format"] == "csv":
         return sf.from_csv(text, schema, {**options, "sep": str(given["delimiter"])})
-    return sf.from_json(text, schema, options)
+    columns = f"value struct<{ddl(inside)}>, end int, `{CORRUPT}` string"
+    return sf.from_json(sf.concat(sf.lit('{"value":'), text, sf.lit(',"end":0}')), columns, options)
 
 
 # Rows as records.
@@ -137,7 +146,7 @@ def _value(schema: Schema, key: str, given: Mapping[str, object]) -> Column:
         return sf.col(_quoted(inside.name))
     whole = sf.struct(*(sf.col(_quoted(one.name)) for one in schema))
     if given["format"] == "csv":
-        return sf.to_csv(whole, {**_TIMES, "sep": str(given["delimiter"])})
+        return sf.to_csv(whole, {**_TIMES, **_BLANKS, "sep": str(given["delimiter"])})
     return sf.to_json(whole, {**_TIMES, "ignoreNullFields": "false"})
 
 
