@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -32,6 +33,7 @@ from headrace.errors import HeadraceError, SinkError, SourceError
 from headrace.model import PARTITION, Catalog, Options, Schema, Stream
 from headrace.plan.connectors import SINKS, SOURCES
 from headrace.spark.ddl import ddl
+from headrace.spark.failures import cause_in
 from headrace.spark.packages import check_format
 
 FORMAT = "kafka"
@@ -63,7 +65,10 @@ def kafka_frame(spark: SparkSession, stream: Stream) -> DataFrame:
         reader = reader.option(name, value)
     if given["max_records_per_batch"] is not None:
         reader = reader.option("maxOffsetsPerTrigger", str(given["max_records_per_batch"]))
-    return _rows(reader.load(), stream, given)
+    try:
+        return _rows(reader.load(), stream, given)
+    except (PySparkException, Py4JJavaError) as error:
+        raise SourceError(f"stream {stream.name}: Spark cannot read Kafka so: {cause_in(str(error))}") from None
 
 
 def _start(start: object) -> dict[str, str]:
@@ -203,16 +208,45 @@ def _topics(
 
 
 def ready_topics(spark: SparkSession, query: str, into: Options) -> None:
-    """Makes a sink's topic, with as many partitions as the brokers give by default, if it is not there."""
-    given = SINKS[FORMAT].values(into)
+    """Refuses options that Kafka does not take, which would fail in each micro-batch; makes a sink's topic, with as
+    many partitions as the brokers give by default, if it is not there."""
+    given, passed = SINKS[FORMAT].values(into), SINKS[FORMAT].passed(into)
     topic, servers = str(given["topic"] or query), str(given["servers"])
     check_format(spark, FORMAT, f"query {query}", SinkError)
-    with _admin(spark, f"query {query}", servers, SINKS[FORMAT].passed(into), SinkError) as admin:
+    _check_producer(spark, query, servers, passed)
+    with _admin(spark, f"query {query}", servers, passed, SinkError) as admin:
         if topic in set(admin.listTopics().names().get()):
             return
         java = spark._jvm.java.util
         new = spark._jvm.org.apache.kafka.clients.admin.NewTopic(topic, java.Optional.empty(), java.Optional.empty())
         admin.createTopics(java.Collections.singleton(new)).all().get()
+
+
+_SERIALIZERS = ("key.serializer", "value.serializer")
+"""Spark's own: it refuses options of these names."""
+
+
+def _check_producer(spark: SparkSession, query: str, servers: str, passed: Mapping[str, str]) -> None:
+    options = {name.lower().removeprefix("kafka."): value for name, value in passed.items() if _is_kafkas(name)}
+    own = next((name for name in _SERIALIZERS if name in options), None)
+    if own is not None:
+        raise SinkError(f"query {query}: option.kafka.{own} cannot be given: Spark writes keys and values itself")
+    config = spark._jvm.java.util.HashMap()
+    config.put("bootstrap.servers", servers)
+    for name in _SERIALIZERS:
+        config.put(name, "org.apache.kafka.common.serialization.ByteArraySerializer")
+    for name, value in options.items():
+        config.put(name, value)
+    try:
+        spark._jvm.org.apache.kafka.clients.producer.ProducerConfig(config)
+    except Py4JJavaError as failure:
+        raise SinkError(
+            f"query {query}: Kafka does not take its options: {failure.java_exception.getMessage()}"
+        ) from None
+
+
+def _is_kafkas(name: str) -> bool:
+    return name.lower().startswith("kafka.")
 
 
 @contextmanager
@@ -224,7 +258,7 @@ def _admin(spark: SparkSession, who: str, servers: str, passed: Mapping[str, str
     properties.put("default.api.timeout.ms", str(_ANSWER_MS))
     properties.put("request.timeout.ms", str(_ANSWER_MS // 2))
     for name, value in passed.items():
-        if name.lower().startswith("kafka."):
+        if _is_kafkas(name):
             properties.put(name[len("kafka.") :], value)
     admin = None
     try:
