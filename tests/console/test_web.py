@@ -316,6 +316,14 @@ def test_with_a_token_only_the_page_and_health_are_open(tmp_path: Path) -> None:
             assert told.status_code == 401, wrong_scheme
 
 
+def test_a_token_may_end_in_a_line_as_one_out_of_a_variable_does(tmp_path: Path) -> None:
+    with Served(tmp_path, token=f"{TOKEN}\n") as served:
+        told = served.client.get("/api/queries", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert told.status_code == 200
+    with pytest.raises(SettingError, match="the token has 3 characters"):
+        check_token("127.0.0.1", "abc" + 20 * " ")
+
+
 def test_without_a_token_other_sites_are_not_served(served: Served) -> None:
     for name, value in (
         ("Host", "evil.example"),
