@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,6 +228,14 @@ def test_a_stream_of_rows_goes_on_after_the_last_one_seen(served: Served) -> Non
     assert [(kind, number, len(told["rows"]), told["total"]) for kind, number, told in first] == [("rows", "0", 2, 3)]
     rest = events(served, path, 2, **{"Last-Event-ID": "0"})
     assert [number for _, number, _ in rest] == ["1", "3"]
+
+
+def test_a_place_in_rows_of_another_checkpoint_is_no_place_to_wait_for(served: Served) -> None:
+    served.run.publish({"near": [(0, 0.0)]})
+    threading.Timer(1.0, served.run.publish, ({"near": [(1, 1.0)]},)).start()
+    threading.Timer(4.0, served.run.drop, ("near",)).start()
+    told = events(served, "/api/queries/near/results/stream", 1, **{"Last-Event-ID": "500"})
+    assert [(kind, number, data.get("rows")) for kind, number, data in told] == [("rows", "1", [[1, 1.0]])]
 
 
 def test_a_stream_of_rows_ends_with_its_query(served: Served) -> None:
