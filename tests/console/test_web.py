@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fake_run import FakeRun
 
@@ -188,6 +191,15 @@ def test_the_latest_rows_are_read_back(served: Served) -> None:
     assert served.client.get("/api/queries/near/results?limit=0").status_code == 422
 
 
+def test_a_column_called_query_is_a_column_where_no_sink_is_shared(served: Served) -> None:
+    served.run.add("CREATE QUERY named AS SELECT location_id AS query, value AS celsius FROM humidity")
+    folder = served.run.out / "named" / "micro_batch=000000000"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"query": [7, 8], "celsius": [1.0, 2.0]}), folder / "part-0000.parquet")
+    (told,) = served.get("/api/queries/named/results")["batches"]
+    assert (told["columns"], told["rows"], told["total"]) == (["query", "celsius"], [[7, 1.0], [8, 2.0]], 2)
+
+
 def events(served: Served, path: str, most: int, **headers: str) -> list[tuple[str, str, Any]]:
     """The first server-sent events of a stream: (kind, id, data)."""
     found = []
@@ -216,6 +228,14 @@ def test_a_stream_of_rows_goes_on_after_the_last_one_seen(served: Served) -> Non
     assert [(kind, number, len(told["rows"]), told["total"]) for kind, number, told in first] == [("rows", "0", 2, 3)]
     rest = events(served, path, 2, **{"Last-Event-ID": "0"})
     assert [number for _, number, _ in rest] == ["1", "3"]
+
+
+def test_a_place_in_rows_of_another_checkpoint_is_no_place_to_wait_for(served: Served) -> None:
+    served.run.publish({"near": [(0, 0.0)]})
+    threading.Timer(1.0, served.run.publish, ({"near": [(1, 1.0)]},)).start()
+    threading.Timer(4.0, served.run.drop, ("near",)).start()
+    told = events(served, "/api/queries/near/results/stream", 1, **{"Last-Event-ID": "500"})
+    assert [(kind, number, data.get("rows")) for kind, number, data in told] == [("rows", "1", [[1, 1.0]])]
 
 
 def test_a_stream_of_rows_ends_with_its_query(served: Served) -> None:
@@ -303,6 +323,14 @@ def test_with_a_token_only_the_page_and_health_are_open(tmp_path: Path) -> None:
         for wrong_scheme in (f"Basic {TOKEN}", TOKEN, ""):
             told = served.client.get("/api/queries", headers={"Authorization": wrong_scheme})
             assert told.status_code == 401, wrong_scheme
+
+
+def test_a_token_may_end_in_a_line_as_one_out_of_a_variable_does(tmp_path: Path) -> None:
+    with Served(tmp_path, token=f"{TOKEN}\n") as served:
+        told = served.client.get("/api/queries", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert told.status_code == 200
+    with pytest.raises(SettingError, match="the token has 3 characters"):
+        check_token("127.0.0.1", "abc" + 20 * " ")
 
 
 def test_without_a_token_other_sites_are_not_served(served: Served) -> None:

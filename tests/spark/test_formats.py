@@ -1,4 +1,5 @@
-"""Any format of Spark's by name: read with its options, written with them, refused where it does not fit."""
+"""Any format of Spark's by name: read with its options, written with them, refused where it does not fit. And what
+Kafka's records hold, without a broker."""
 
 from __future__ import annotations
 
@@ -13,6 +14,9 @@ from streams import at, dead_letters, output
 
 from headrace import Engine
 from headrace.errors import SinkError, SourceError
+from headrace.plan.connectors import SOURCES
+from headrace.spark.kafka import _rows, records_of
+from headrace.sql import read_script
 
 pytestmark = pytest.mark.spark
 
@@ -93,3 +97,45 @@ def test_a_sink_that_could_not_be_written_to_is_refused(
         engine.start(out)
     assert not list((out / "_checkpoint").glob(".trial*"))
     assert not (out / "x").exists()
+
+
+def read_values(spark: SparkSession, options: str, values: list[str]) -> list[tuple[object, ...]]:
+    """What values are as records of a stream: its columns k and s, and the text of one that cannot be read."""
+    text = (
+        "CREATE STREAM c (k BIGINT, s STRING, ts TIMESTAMP) WITH (connector = 'kafka', servers = 'h:1', topic = 't', "
+    )
+    (stream,) = read_script(f"{text}time = 'ts', timestamp_column = 'ts', {options});").catalog.streams
+    columns = ("CAST(NULL AS BINARY) AS key", "CAST(v AS BINARY) AS value", "'t' AS topic", "0 AS partition")
+    frame = spark.createDataFrame([(one,) for one in values], "v string")
+    records = frame.selectExpr(*columns, "TIMESTAMP '2026-01-31 12:00:00' AS timestamp")
+    return [
+        (row[0], row[1], row[3]) for row in _rows(records, stream, SOURCES["kafka"].values(stream.options)).collect()
+    ]
+
+
+def test_a_record_of_kafka_is_one_whole_value_or_malformed(spark: SparkSession) -> None:
+    one, two = '{"k": 1, "s": "}]"}', '{"k": 2}'
+    assert read_values(spark, "format = 'json'", [f" {one}\n", "{}"]) == [(1, "}]", None), (None, None, None)]
+    bad = [
+        f"{one} {two}",
+        f"{one}\n{two}",
+        f"{one},{two}",
+        f"{one}}}",
+        f"{one}x",
+        f"[{one}]",
+        "null",
+        "5",
+        "",
+        one[:-1],
+    ]
+    assert [told[2] for told in read_values(spark, "format = 'json'", bad)] == bad
+    assert read_values(spark, "format = 'csv'", ["1,a", ",", "", "1"])[2:] == [(None, None, ""), (1, None, "1")]
+
+
+def test_a_line_of_csv_has_the_blanks_of_its_texts(spark: SparkSession) -> None:
+    text = "CREATE STREAM c (s STRING, ts TIMESTAMP) WITH (connector = 'generator', time = 'ts');"
+    into = "INTO (connector = 'kafka', servers = 'h:1', format = 'csv')"
+    (query,) = read_script(f"{text} CREATE QUERY q AS SELECT s, s AS t FROM c {into};").queries
+    rows = spark.sql("SELECT ' a b ' AS s, ' ' AS t, 0 AS shard, 0 AS row")
+    (record,) = records_of(rows, query.schema, "q", query.into, 3, "run", "shard", "row").collect()
+    assert (record.key, record.value) == ("run/q/3/0/0", " a b , ")

@@ -1,4 +1,4 @@
-"""How many partitions a topic's stream is waited for; no broker, and no Spark, is started."""
+"""How many partitions a topic's stream is waited for, and refused options; no broker and no Spark are started."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import IllegalArgumentException
 
-from headrace.errors import SourceError
+from headrace.errors import SinkError, SourceError
 from headrace.model import Catalog
 from headrace.spark import kafka
 from headrace.sql import read_script
@@ -33,6 +34,21 @@ class FakeAdmin:
         return SimpleNamespace(allTopicNames=lambda: SimpleNamespace(get=lambda: told))
 
 
+class FakeReader:
+    """Spark's reader, which takes no such options."""
+
+    def option(self, *_: object) -> FakeReader:
+        return self
+
+    def options(self, **_: object) -> FakeReader:
+        return self
+
+    format = option
+
+    def load(self) -> Any:
+        raise IllegalArgumentException("Kafka option 'auto.offset.reset' is not supported.")
+
+
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     @contextmanager
@@ -41,7 +57,8 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(kafka, "_admin", admin)
     monkeypatch.setattr(kafka, "check_format", lambda *_: None)
-    return SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(util=SimpleNamespace(HashSet=JavaSet))))
+    jvm = SimpleNamespace(java=SimpleNamespace(util=SimpleNamespace(HashSet=JavaSet)))
+    return SimpleNamespace(_jvm=jvm, readStream=FakeReader())
 
 
 def catalog(options: str) -> Catalog:
@@ -73,3 +90,15 @@ def test_streams_of_other_connectors_stay_as_they_are(spark: Any) -> None:
 def test_a_topic_that_is_not_there_is_refused(spark: Any) -> None:
     with pytest.raises(SourceError, match=r"there is no topic reading at here:9092: did you mean readings\?"):
         kafka.with_partitions(spark, catalog("topic = 'reading'"))
+
+
+def test_an_option_that_spark_does_not_take_is_refused_in_words(spark: Any) -> None:
+    (stream,) = catalog("topic = 'readings', option.kafka.auto.offset.reset = 'latest'").streams
+    with pytest.raises(SourceError, match=r"stream s: Spark cannot read Kafka so: Kafka option 'auto.offset.reset'"):
+        kafka.kafka_frame(spark, stream)
+
+
+def test_a_serializer_for_a_sink_is_refused_before_anything_is_written(spark: Any) -> None:
+    into = (("connector", "kafka"), ("servers", "here:9092"), ("option.kafka.key.serializer", "x"))
+    with pytest.raises(SinkError, match=r"query q: option\.kafka\.key\.serializer cannot be given"):
+        kafka.ready_topics(spark, "q", into)

@@ -57,9 +57,10 @@ def check_token(host: str, token: str | None) -> None:
             f"--host {host}: whoever reaches it could change queries, so a token is required: set HEADRACE_TOKEN, "
             "give --token-file, or bind to 127.0.0.1"
         )
-    if token is not None and len(token) < LEAST_TOKEN:
+    length = LEAST_TOKEN if token is None else len(token.strip())
+    if length < LEAST_TOKEN:
         raise SettingError(
-            f"the token has {len(token)} characters: give at least {LEAST_TOKEN}, such as from: openssl rand -hex 16"
+            f"the token has {length} characters: give at least {LEAST_TOKEN}, such as from: openssl rand -hex 16"
         )
 
 
@@ -93,7 +94,8 @@ class Access:
         if scope["path"] in OPEN_PATHS or scope["path"].startswith(OPEN_PREFIX):
             return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        is_right = hmac.compare_digest(given.strip().encode("latin-1"), self.token.encode())
+        # Neither has blanks around it: HTTP takes them off, and a token out of a file or a variable may end in a line.
+        is_right = hmac.compare_digest(given.strip().encode("latin-1"), self.token.strip().encode())
         return (
             None
             if is_right and scheme.lower() == "bearer"

@@ -45,6 +45,8 @@ class PublishedRows:
 
     directory: Path
     query: str
+    has_query_column: bool = False
+    """Whether ``query`` is a column of the query's own, as it can be where no sink is shared."""
 
     def latest(self, most: int) -> list[BatchRows]:
         """The last rows there are, those of the newest micro-batch last."""
@@ -84,7 +86,7 @@ class PublishedRows:
     def _gather(self, file: pq.ParquetFile, most: int, into: list[pa.Table], *, from_end: bool) -> int:
         """Takes up to so many of this query's rows out of a file; how many it has."""
         numbers = range(file.num_row_groups)
-        is_shared = file.schema_arrow.names[0] == QUERY_COLUMN
+        is_shared = file.schema_arrow.names[0] == QUERY_COLUMN and not self.has_query_column
         total = 0 if is_shared else file.metadata.num_rows
         for number in reversed(numbers) if from_end else numbers:
             if most <= 0 and not is_shared:

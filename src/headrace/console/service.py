@@ -29,6 +29,7 @@ from headrace.errors import HeadraceError, SqlError
 from headrace.plan.picture import PlanPicture, picture_of
 from headrace.plan.queries import Query
 from headrace.plan.sharing import SharedPlan
+from headrace.plan.sinks import QUERY_COLUMN
 from headrace.spark.query_set import QuerySet
 from headrace.stats import QueryStats, RunStats
 
@@ -228,7 +229,7 @@ class Service:
             raise NoRowsError(
                 f"query {query.name} writes to {_sink(query)}, not to files: its rows cannot be read back here"
             )
-        return PublishedRows(directory, query.name)
+        return PublishedRows(directory, query.name, query.schema.find(QUERY_COLUMN) is not None)
 
     def settings(self) -> dict[str, str]:
         """The run's settings, as texts."""

@@ -271,7 +271,9 @@ def _serve_queries(app: FastAPI, service: Service) -> None:
 
 async def _new_rows(service: Service, rows: PublishedRows, begin: int | None, limit: int) -> AsyncIterator[bytes]:
     """Events with the rows of each micro-batch after one (or from now on), until the query is gone."""
-    seen = begin if begin is not None else await _done_by(service.readers, rows.newest)
+    newest = max(await _done_by(service.readers, rows.newest), _batch(service))
+    # A place that was never come to is one of another checkpoint: its reader goes on with what comes here.
+    seen = newest if begin is None else min(begin, newest)
     quiet_s = 0.0
     yield b": begins\n\n"
     while not service.closing.is_set():

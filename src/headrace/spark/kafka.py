@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -32,6 +33,7 @@ from headrace.errors import HeadraceError, SinkError, SourceError
 from headrace.model import PARTITION, Catalog, Options, Schema, Stream
 from headrace.plan.connectors import SINKS, SOURCES
 from headrace.spark.ddl import ddl
+from headrace.spark.failures import cause_in
 from headrace.spark.packages import check_format
 
 FORMAT = "kafka"
@@ -43,6 +45,8 @@ _ANSWER_MS = 10_000
 """How long a broker may take to answer before a run starts."""
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
 """How times are written: with microseconds, in UTC."""
+_BLANKS = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+"""Texts are written with the blanks they begin and end with, which Spark would take off."""
 
 
 # Records as rows.
@@ -61,7 +65,10 @@ def kafka_frame(spark: SparkSession, stream: Stream) -> DataFrame:
         reader = reader.option(name, value)
     if given["max_records_per_batch"] is not None:
         reader = reader.option("maxOffsetsPerTrigger", str(given["max_records_per_batch"]))
-    return _rows(reader.load(), stream, given)
+    try:
+        return _rows(reader.load(), stream, given)
+    except (PySparkException, Py4JJavaError) as error:
+        raise SourceError(f"stream {stream.name}: Spark cannot read Kafka so: {cause_in(str(error))}") from None
 
 
 def _start(start: object) -> dict[str, str]:
@@ -78,11 +85,16 @@ def _rows(records: DataFrame, stream: Stream, given: Mapping[str, object]) -> Da
     text = sf.col("value").cast("string")
     is_text = sf.expr("is_valid_utf8(CAST(value AS STRING))")
     shown = sf.coalesce(sf.expr("make_valid_utf8(CAST(value AS STRING))"), sf.lit(NO_VALUE))
-    parsed = _parsed(text, inside, given)
-    found = records.withColumn("__parsed", parsed).withColumn("__key", sf.expr("make_valid_utf8(CAST(key AS STRING))"))
+    found = records.withColumn("__whole", _parsed(text, inside, given))
+    found = found.withColumn("__parsed", sf.col("__whole.value" if given["format"] == "json" else "__whole"))
+    found = found.withColumn("__key", sf.expr("make_valid_utf8(CAST(key AS STRING))"))
     bad = sf.col("__parsed").isNull() | ~is_text
     if given["format"] != "raw":
-        bad |= sf.col(f"__parsed.{CORRUPT}").isNotNull()
+        bad |= sf.col(f"__whole.{CORRUPT}").isNotNull()
+    if given["format"] == "json":
+        bad |= sf.col("__whole.end").isNull()
+    if given["format"] == "csv" and len(inside) > 1:
+        bad |= text == ""
     columns: list[Column] = []
     for column in stream.schema:
         quoted = f"`{column.name.replace('`', '``')}`"
@@ -99,14 +111,16 @@ def _rows(records: DataFrame, stream: Stream, given: Mapping[str, object]) -> Da
 
 
 def _parsed(text: Column, inside: Schema, given: Mapping[str, object]) -> Column:
-    """What a value is: a structure with all of its columns, or a text; NULL if it is none."""
+    """What a value is: a structure with all of its columns, or a text; NULL if it is none. JSON is put into an object
+    with an end, because Spark reads one value and nothing of what follows it: two objects in a record would be one."""
     if given["format"] == "raw":
         return text
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "timeZone": "UTC"}
     schema = ", ".join([*([ddl(inside)] if len(inside) else []), f"`{CORRUPT}` string"])
     if given["format"] == "csv":
         return sf.from_csv(text, schema, {**options, "sep": str(given["delimiter"])})
-    return sf.from_json(text, schema, options)
+    columns = f"value struct<{ddl(inside)}>, end int, `{CORRUPT}` string"
+    return sf.from_json(sf.concat(sf.lit('{"value":'), text, sf.lit(',"end":0}')), columns, options)
 
 
 # Rows as records.
@@ -137,7 +151,7 @@ def _value(schema: Schema, key: str, given: Mapping[str, object]) -> Column:
         return sf.col(_quoted(inside.name))
     whole = sf.struct(*(sf.col(_quoted(one.name)) for one in schema))
     if given["format"] == "csv":
-        return sf.to_csv(whole, {**_TIMES, "sep": str(given["delimiter"])})
+        return sf.to_csv(whole, {**_TIMES, **_BLANKS, "sep": str(given["delimiter"])})
     return sf.to_json(whole, {**_TIMES, "ignoreNullFields": "false"})
 
 
@@ -194,16 +208,45 @@ def _topics(
 
 
 def ready_topics(spark: SparkSession, query: str, into: Options) -> None:
-    """Makes a sink's topic, with as many partitions as the brokers give by default, if it is not there."""
-    given = SINKS[FORMAT].values(into)
+    """Refuses options that Kafka does not take, which would fail in each micro-batch; makes a sink's topic, with as
+    many partitions as the brokers give by default, if it is not there."""
+    given, passed = SINKS[FORMAT].values(into), SINKS[FORMAT].passed(into)
     topic, servers = str(given["topic"] or query), str(given["servers"])
     check_format(spark, FORMAT, f"query {query}", SinkError)
-    with _admin(spark, f"query {query}", servers, SINKS[FORMAT].passed(into), SinkError) as admin:
+    _check_producer(spark, query, servers, passed)
+    with _admin(spark, f"query {query}", servers, passed, SinkError) as admin:
         if topic in set(admin.listTopics().names().get()):
             return
         java = spark._jvm.java.util
         new = spark._jvm.org.apache.kafka.clients.admin.NewTopic(topic, java.Optional.empty(), java.Optional.empty())
         admin.createTopics(java.Collections.singleton(new)).all().get()
+
+
+_SERIALIZERS = ("key.serializer", "value.serializer")
+"""Spark's own: it refuses options of these names."""
+
+
+def _check_producer(spark: SparkSession, query: str, servers: str, passed: Mapping[str, str]) -> None:
+    options = {name.lower().removeprefix("kafka."): value for name, value in passed.items() if _is_kafkas(name)}
+    own = next((name for name in _SERIALIZERS if name in options), None)
+    if own is not None:
+        raise SinkError(f"query {query}: option.kafka.{own} cannot be given: Spark writes keys and values itself")
+    config = spark._jvm.java.util.HashMap()
+    config.put("bootstrap.servers", servers)
+    for name in _SERIALIZERS:
+        config.put(name, "org.apache.kafka.common.serialization.ByteArraySerializer")
+    for name, value in options.items():
+        config.put(name, value)
+    try:
+        spark._jvm.org.apache.kafka.clients.producer.ProducerConfig(config)
+    except Py4JJavaError as failure:
+        raise SinkError(
+            f"query {query}: Kafka does not take its options: {failure.java_exception.getMessage()}"
+        ) from None
+
+
+def _is_kafkas(name: str) -> bool:
+    return name.lower().startswith("kafka.")
 
 
 @contextmanager
@@ -215,7 +258,7 @@ def _admin(spark: SparkSession, who: str, servers: str, passed: Mapping[str, str
     properties.put("default.api.timeout.ms", str(_ANSWER_MS))
     properties.put("request.timeout.ms", str(_ANSWER_MS // 2))
     for name, value in passed.items():
-        if name.lower().startswith("kafka."):
+        if _is_kafkas(name):
             properties.put(name[len("kafka.") :], value)
     admin = None
     try:
