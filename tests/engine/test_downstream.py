@@ -63,6 +63,23 @@ def test_aggregates_that_read_the_same_get_it_as_far_as_each_ones_window_reaches
         assert cases.got(host, query) == cases.shown(grouped_answer(query, CATALOG, case.arrivals, times))
 
 
+@pytest.mark.parametrize("is_eager", [False, True])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_aggregates_wait_for_the_stream_that_is_behind_however_far_ahead_blocks_of_another_are_left(
+    shards: int, is_eager: bool
+) -> None:
+    """Tuples of a are taken in before those of b come that they meet, and the budget leaves some of their blocks."""
+    queries = queries_of("total: a.k, COUNT(*) AS c, SUM(b.n) AS v | GROUP BY a.k WINDOW 5 SECONDS")
+    case = Case(CATALOG, CASE.arrivals, queries)
+    options = ShardOptions(block=BlockCut(span_us=cases.SECOND_US), is_eager=is_eager)
+    host = cases.run(case, Way((8, 2), shards=shards, options=options, probes=8, filter_order=(True,)))
+    (query,) = queries
+    times = host.evaluated[query.name]
+    if is_eager:
+        times = evaluation_times(query, CATALOG, case.arrivals, times[-1])
+    assert cases.got(host, query) == cases.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+
+
 # --- other queries that come or go
 
 
