@@ -1,8 +1,9 @@
 """Any format of Spark's by name: read with its options, written with them, refused where it does not fit. And what
-Kafka's records hold, without a broker."""
+Kafka's records and lines of files hold, without a broker."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from pyspark.sql import SparkSession
 from streams import at, dead_letters, output
 
 from headrace import Engine
+from headrace.config import Settings
+from headrace.engine.packing import CORRUPT
 from headrace.errors import SinkError, SourceError
 from headrace.plan.connectors import SOURCES
 from headrace.spark.kafka import _rows, records_of
+from headrace.spark.sources import source_frame
 from headrace.sql import read_script
 
 pytestmark = pytest.mark.spark
@@ -113,13 +117,32 @@ def read_values(spark: SparkSession, options: str, values: list[str]) -> list[tu
     ]
 
 
-def test_a_record_of_kafka_is_one_whole_value_or_malformed(spark: SparkSession) -> None:
+def read_file(
+    spark: SparkSession, directory: Path, kind: str, lines: list[str], options: str = ""
+) -> tuple[list[tuple[object, ...]], list[str]]:
+    """What lines of a file are in a stream: its columns k, s and t, and the texts of those that cannot be read."""
+    (directory / "in" / "day=2026-01-31").mkdir(parents=True)
+    (directory / "in" / "day=2026-01-31" / f"0.{kind}").write_text("\n".join(lines) + "\n")
+    text = "CREATE STREAM c (k BIGINT, s STRING, t TIMESTAMP, day TIMESTAMP) WITH (connector = 'files', time = 'day', "
+    (stream,) = read_script(f"{text} path = '{directory / 'in'}', format = '{kind}' {options});").catalog.streams
+    frame = source_frame(spark, stream, Settings(), 0)
+    query = frame.writeStream.format("memory").queryName("lines").trigger(availableNow=True).start()
+    assert query.awaitTermination(100)
+    rows = spark.table("lines").collect()
+    assert {row.day for row in rows} == {dt.datetime(2026, 1, 31)}
+    read = [(row.k, row.s) if row.t is None else (row.k, row.s, row.t) for row in rows if row[CORRUPT] is None]
+    return read, [row[CORRUPT] for row in rows if row[CORRUPT] is not None]
+
+
+def test_a_record_of_kafka_or_a_line_is_one_whole_value_or_malformed(spark: SparkSession, tmp_path: Path) -> None:
     one, two = '{"k": 1, "s": "}]"}', '{"k": 2}'
     assert read_values(spark, "format = 'json'", [f" {one}\n", "{}"]) == [(1, "}]", None), (None, None, None)]
     bad = [
         f"{one} {two}",
         f"{one}\n{two}",
         f"{one},{two}",
+        f'{one},"w":2',
+        f"{one},null",
         f"{one}}}",
         f"{one}x",
         f"[{one}]",
@@ -129,6 +152,10 @@ def test_a_record_of_kafka_is_one_whole_value_or_malformed(spark: SparkSession) 
         one[:-1],
     ]
     assert [told[2] for told in read_values(spark, "format = 'json'", bad)] == bad
+    bad = [text for text in bad if text and "\n" not in text]
+    lines = ["", *bad, f" {one}\t", "  ", two]
+    read, told = read_file(spark, tmp_path, "json", lines)
+    assert (sorted(read, key=str), sorted(told)) == ([(1, "}]"), (2, None)], sorted(bad))
     assert read_values(spark, "format = 'csv'", ["1,a", ",", "", "1"])[2:] == [(None, None, ""), (1, None, "1")]
 
 
