@@ -103,15 +103,15 @@ def test_a_sink_that_could_not_be_written_to_is_refused(
     assert not (out / "x").exists()
 
 
-def read_values(spark: SparkSession, options: str, values: list[str]) -> list[tuple[object, ...]]:
+def read_values(
+    spark: SparkSession, options: str, values: list[str], columns: str = "k BIGINT, s STRING"
+) -> list[tuple[object, ...]]:
     """What values are as records of a stream: its columns k and s, and the text of one that cannot be read."""
-    text = (
-        "CREATE STREAM c (k BIGINT, s STRING, ts TIMESTAMP) WITH (connector = 'kafka', servers = 'h:1', topic = 't', "
-    )
+    text = f"CREATE STREAM c ({columns}, ts TIMESTAMP) WITH (connector = 'kafka', servers = 'h:1', topic = 't', "
     (stream,) = read_script(f"{text}time = 'ts', timestamp_column = 'ts', {options});").catalog.streams
-    columns = ("CAST(NULL AS BINARY) AS key", "CAST(v AS BINARY) AS value", "'t' AS topic", "0 AS partition")
+    record = ("CAST(NULL AS BINARY) AS key", "CAST(v AS BINARY) AS value", "'t' AS topic", "0 AS partition")
     frame = spark.createDataFrame([(one,) for one in values], "v string")
-    records = frame.selectExpr(*columns, "TIMESTAMP '2026-01-31 12:00:00' AS timestamp")
+    records = frame.selectExpr(*record, "TIMESTAMP '2026-01-31 12:00:00' AS timestamp")
     return [
         (row[0], row[1], row[3]) for row in _rows(records, stream, SOURCES["kafka"].values(stream.options)).collect()
     ]
@@ -121,6 +121,7 @@ def read_file(
     spark: SparkSession, directory: Path, kind: str, lines: list[str], options: str = ""
 ) -> tuple[list[tuple[object, ...]], list[str]]:
     """What lines of a file are in a stream: its columns k, s and t, and the texts of those that cannot be read."""
+    # A directory's name gives a column, too.
     (directory / "in" / "day=2026-01-31").mkdir(parents=True)
     (directory / "in" / "day=2026-01-31" / f"0.{kind}").write_text("\n".join(lines) + "\n")
     text = "CREATE STREAM c (k BIGINT, s STRING, t TIMESTAMP, day TIMESTAMP) WITH (connector = 'files', time = 'day', "
@@ -157,6 +158,25 @@ def test_a_record_of_kafka_or_a_line_is_one_whole_value_or_malformed(spark: Spar
     read, told = read_file(spark, tmp_path, "json", lines)
     assert (sorted(read, key=str), sorted(told)) == ([(1, "}]"), (2, None)], sorted(bad))
     assert read_values(spark, "format = 'csv'", ["1,a", ",", "", "1"])[2:] == [(None, None, ""), (1, None, "1")]
+
+
+def test_a_time_without_a_date_or_in_milliseconds_is_malformed(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark takes the first for today's, and the second for one in the far future: a replay gave something else."""
+    good = ["2026-01-31T12:00:00Z", "2026-01-31 13:00:00+01:00", "2026-1-31 12"]
+    bad = ["12:00", " T1:00", "T12", "noon"]
+    objects = [json.dumps({"s": "12:00", "t": one}) for one in (*good, 1769860800)]
+    wrong = [json.dumps({"s": "1", "t": one}) for one in (*bad, 1769860800000, 1769860800000000)]
+    wrong.append('{"s": "1", "t": "\\u00312:00"}')
+    read, told = read_file(spark, tmp_path / "json", "json", [*objects, *wrong])
+    noon = (None, "12:00", dt.datetime(2026, 1, 31, 12))
+    assert (read, told) == ([noon] * 4, wrong)
+    read, told = read_file(spark, tmp_path / "csv", "csv", [f",12:00,{one}" for one in (*good, *bad)])
+    assert (read, told) == ([noon] * 3, [f",12:00,{one},2026-01-31" for one in bad])
+    columns = "s STRING, t TIMESTAMP"
+    values = [f"12:00,{one}" for one in (*good, *bad)]
+    found = read_values(spark, "format = 'csv'", values, columns)
+    assert found == [(*noon[1:], None)] * 3 + [("12:00", found[3 + n][1], one) for n, one in enumerate(values[3:])]
+    assert [one[2] for one in read_values(spark, "format = 'json'", objects + wrong, columns)] == [None] * 4 + wrong
 
 
 def test_a_line_of_csv_has_the_blanks_of_its_texts(spark: SparkSession) -> None:

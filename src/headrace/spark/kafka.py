@@ -30,11 +30,11 @@ from pyspark.sql import functions as sf
 
 from headrace.engine.packing import CORRUPT
 from headrace.errors import HeadraceError, SinkError, SourceError
-from headrace.model import PARTITION, Catalog, Options, Schema, Stream
+from headrace.model import PARTITION, TIMESTAMP, Catalog, Options, Schema, Stream
 from headrace.plan.connectors import SINKS, SOURCES
 from headrace.spark.failures import cause_in
 from headrace.spark.packages import check_format
-from headrace.spark.values import field_of, is_text, quoted, shown, with_csv, with_json
+from headrace.spark.values import KEPT_BLANKS, field_of, has_no_date, is_text, quoted, shown, with_csv, with_json
 
 FORMAT = "kafka"
 ID_HEADER = "headrace-id"
@@ -45,8 +45,6 @@ _ANSWER_MS = 10_000
 """How long a broker may take to answer before a run starts."""
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
 """How times are written: with microseconds, in UTC."""
-_BLANKS = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
-"""Texts are written with the blanks they begin and end with, which Spark would take off."""
 
 
 # Records as rows.
@@ -92,9 +90,11 @@ def _rows(records: DataFrame, stream: Stream, given: Mapping[str, object]) -> Da
         elif column.name.lower() == key:
             read = sf.expr(f"try_cast(__key AS {column.type})")
             bad |= sf.col("__key").isNotNull() & read.isNull()
+            if column.type == TIMESTAMP:
+                bad |= has_no_date(sf.col("__key"))
             columns.append(read.alias(column.name))
         else:
-            columns.append((text if given["format"] == "raw" else field_of(column.name)).alias(column.name))
+            columns.append((text if given["format"] == "raw" else field_of(column)).alias(column.name))
     partition = sf.concat_ws("-", sf.col("topic"), sf.col("partition")).alias(PARTITION)
     told = sf.coalesce(shown(text), sf.lit(NO_VALUE))
     return found.select(*columns, sf.when(sf.coalesce(bad, sf.lit(True)), told).alias(CORRUPT), partition)
@@ -137,7 +137,7 @@ def _value(schema: Schema, key: str, given: Mapping[str, object]) -> Column:
         return sf.col(quoted(inside.name))
     whole = sf.struct(*(sf.col(quoted(one.name)) for one in schema))
     if given["format"] == "csv":
-        return sf.to_csv(whole, {**_TIMES, **_BLANKS, "sep": str(given["delimiter"])})
+        return sf.to_csv(whole, {**_TIMES, **KEPT_BLANKS, "sep": str(given["delimiter"])})
     return sf.to_json(whole, {**_TIMES, "ignoreNullFields": "false"})
 
 

@@ -25,7 +25,7 @@ from headrace.spark.ddl import ddl
 from headrace.spark.formats import format_frame
 from headrace.spark.generator import generator_reader
 from headrace.spark.kafka import kafka_frame
-from headrace.spark.values import field_of, quoted, shown, with_json
+from headrace.spark.values import field_of, quoted, read_times, shown, texts_of, with_json
 
 _CHECKED_FILES = 200
 """Parquet files whose schema is looked at before a run starts."""
@@ -54,7 +54,7 @@ def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> Data
     if file_format == "json":
         file_format, schema = "text", f"{_LINE} string"
     if file_format == "csv":
-        schema += f", `{CORRUPT}` string"
+        schema = f"{ddl(texts_of(stream.schema))}, `{CORRUPT}` string"
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
         reader = reader.option("timeZone", "UTC")
         # Columns are taken by position, so each header must have them in order: Spark checks it if told so.
@@ -69,7 +69,9 @@ def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> Data
         f" | (xxhash64(_metadata.file_path) & {(1 << ORDER_SHIFT) - 1})"
     )
     frame = frame.selectExpr("*", f"{order} AS {ORDER}")
-    return _objects(frame, stream) if options["format"] == "json" else frame
+    if options["format"] == "json":
+        return _objects(frame, stream)
+    return read_times(frame, stream.schema) if file_format == "csv" else frame
 
 
 def _objects(lines: DataFrame, stream: Stream) -> DataFrame:
@@ -81,7 +83,7 @@ def _objects(lines: DataFrame, stream: Stream) -> DataFrame:
     columns = [
         sf.expr(f"try_cast({placed[one.name.lower()]} AS {one.type})").alias(one.name)
         if one.name.lower() in placed
-        else field_of(one.name).alias(one.name)
+        else field_of(one).alias(one.name)
         for one in stream.schema
     ]
     return found.select(*columns, sf.when(bad, shown(text)).alias(CORRUPT), ORDER)
