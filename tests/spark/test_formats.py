@@ -186,3 +186,21 @@ def test_a_line_of_csv_has_the_blanks_of_its_texts(spark: SparkSession) -> None:
     rows = spark.sql("SELECT ' a b ' AS s, ' ' AS t, 0 AS shard, 0 AS row")
     (record,) = records_of(rows, query.schema, "q", query.into, 3, "run", "shard", "row").collect()
     assert (record.key, record.value) == ("run/q/3/0/0", " a b , ")
+
+
+@pytest.mark.parametrize(("escape", "line"), [('"', '1,"a""b"'), ("\\", '1,"a\\"b"')])
+def test_a_line_of_csv_that_was_written_is_read_the_same(
+    spark: SparkSession, tmp_path: Path, escape: str, line: str
+) -> None:
+    texts = ['a"b', '"', "a\\", '\\"', "a,b", 'a\\",b', " a ", '""', "a\nb"]
+    options = f"format = 'csv', escape = '{escape}'"
+    text = "CREATE STREAM c (k BIGINT, s STRING, ts TIMESTAMP) WITH (connector = 'generator', time = 'ts');"
+    into = f"INTO (connector = 'kafka', servers = 'h:1', {options})"
+    (query,) = read_script(f"{text} CREATE QUERY q AS SELECT k, s FROM c {into};").queries
+    rows = spark.createDataFrame([(1, one, 0, 0) for one in texts], "k BIGINT, s STRING, shard INT, row INT")
+    records = records_of(rows, query.schema, "q", query.into, 3, "run", "shard", "row").collect()
+    assert records[0].value == line
+    assert read_values(spark, options, [one.value for one in records]) == [(1, one, None) for one in texts]
+    lines = [f"{one.value},2026-01-31 12:00:00" for one in records[:-1]]
+    read, told = read_file(spark, tmp_path, "csv", lines, f", escape = '{escape}'")
+    assert ([one[1] for one in read], told) == (texts[:-1], [])

@@ -177,6 +177,12 @@ def _delimiter(text: str) -> OptionValue:
     return found
 
 
+def _escape(text: str) -> OptionValue:
+    if text not in ('"', "\\"):
+        raise SettingError(f"{text!r} is not allowed: write '\"' (RFC 4180), or '\\'")
+    return text
+
+
 def _start(text: str) -> OptionValue:
     """Where reading a topic begins: a word, a moment, or the offsets of all its partitions."""
     if text.strip().lower() in ("earliest", "latest"):
@@ -280,23 +286,28 @@ GENERATOR_OPTIONS = (
 
 _RATE = Option("rate", _number(0, 1e9, above=True), "about how many tuples a second of event time, for planning joins")
 
+_ESCAPE = Option(
+    "escape", _escape, "what stands before a quote inside quotes: another, or a \\", '"', only_with=("format", "csv")
+)
+
 _FILES_OPTIONS = (
     Option("format", _choice("parquet", "json", "csv"), "what the files hold", "parquet"),
     Option("path", _text, "the directory to read; files that appear later are read too", required=True),
     Option("max_files_per_batch", _whole(1), "files in a micro-batch; by default the setting of that name"),
     Option("header", _flag, "whether the first line names the columns", False, only_with=("format", "csv")),
+    _ESCAPE,
     _RATE,
 )
 
 _SERVERS = Option("servers", _servers, "the brokers to ask first, host:port; several parted by commas", required=True)
 _VALUES = _choice("json", "csv", "raw")
 _DELIMITER = Option("delimiter", _delimiter, "what stands between the columns", ",", only_with=("format", "csv"))
-
 _KAFKA_SOURCE_OPTIONS = (
     _SERVERS,
     Option("topic", _topics, "the topic to read; several parted by commas", required=True),
     Option("format", _VALUES, "what a record's value is: a JSON object, a line of CSV, or (raw) one STRING", "json"),
     _DELIMITER,
+    _ESCAPE,
     Option("key_column", _text, "the column that is the record's key, not in its value", names_column=True),
     Option(
         "timestamp_column",
@@ -317,6 +328,7 @@ _KAFKA_SINK_OPTIONS = (
     Option("topic", _topic, "the topic to write; by default one of the query's name; queries may have the same"),
     Option("format", _VALUES, "what a record's value is: a JSON object, a line of CSV, or (raw) one STRING", "json"),
     _DELIMITER,
+    _ESCAPE,
     Option(
         "key_column", _text, "the column that is the record's key; by default what names the row", names_column=True
     ),

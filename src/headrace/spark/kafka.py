@@ -105,7 +105,7 @@ def _parsed(records: DataFrame, text: Column, inside: Schema, given: Mapping[str
     if given["format"] == "raw":
         return records, text.isNull() | ~is_text(text)
     if given["format"] == "csv":
-        return with_csv(records, text, inside, str(given["delimiter"]))
+        return with_csv(records, text, inside, str(given["delimiter"]), str(given["escape"]))
     return with_json(records, text, inside)
 
 
@@ -137,7 +137,9 @@ def _value(schema: Schema, key: str, given: Mapping[str, object]) -> Column:
         return sf.col(quoted(inside.name))
     whole = sf.struct(*(sf.col(quoted(one.name)) for one in schema))
     if given["format"] == "csv":
-        return sf.to_csv(whole, {**_TIMES, **KEPT_BLANKS, "sep": str(given["delimiter"])})
+        return sf.to_csv(
+            whole, {**_TIMES, **KEPT_BLANKS, "sep": str(given["delimiter"]), "escape": str(given["escape"])}
+        )
     return sf.to_json(whole, {**_TIMES, "ignoreNullFields": "false"})
 
 

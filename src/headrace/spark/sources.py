@@ -56,7 +56,7 @@ def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> Data
     if file_format == "csv":
         schema = f"{ddl(texts_of(stream.schema))}, `{CORRUPT}` string"
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
-        reader = reader.option("timeZone", "UTC")
+        reader = reader.option("timeZone", "UTC").option("escape", str(options["escape"]))
         # Columns are taken by position, so each header must have them in order: Spark checks it if told so.
         reader = reader.option("header", str(options["header"]).lower()).option("enforceSchema", "false")
     try:

@@ -82,9 +82,9 @@ def _listed(text: Column) -> Column:
     return sf.concat(sf.lit('{"value":['), text, sf.lit('],"end":0}'))
 
 
-def with_csv(frame: DataFrame, text: Column, schema: Schema, delimiter: str) -> tuple[DataFrame, Column]:
+def with_csv(frame: DataFrame, text: Column, schema: Schema, delimiter: str, escape: str) -> tuple[DataFrame, Column]:
     """The rows with ``PARSED``, a structure of the columns that each line has; and whether a row is malformed."""
-    options: Mapping[str, str] = {**_READING, "sep": delimiter}
+    options: Mapping[str, str] = {**_READING, "sep": delimiter, "escape": escape}
     columns = ", ".join([*([ddl(schema)] if len(schema) else []), f"`{CORRUPT}` string"])
     found = frame.withColumn(PARSED, sf.from_csv(text, columns, options))
     bad = sf.col(PARSED).isNull() | sf.col(f"{PARSED}.{CORRUPT}").isNotNull() | ~is_text(text)
