@@ -38,6 +38,12 @@ def test_unknown_option_and_bad_value_are_refused() -> None:
         SOURCES["generator"].values((("keys", "0"),))
 
 
+def test_a_tab_parts_columns_as_itself_and_as_it_is_written() -> None:
+    for written in ("\t", "\\t"):
+        given = (("servers", "h:1"), ("topic", "t"), ("format", "csv"), ("delimiter", written))
+        assert SOURCES["kafka"].values(given)["delimiter"] == "\t"
+
+
 def test_description_names_every_option() -> None:
     text = describe(SOURCES)
     assert all(f"`{option.name}`" in text for connector in SOURCES.values() for option in connector.options)

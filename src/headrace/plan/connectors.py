@@ -148,7 +148,39 @@ def _servers(text: str) -> OptionValue:
     names = str(parse(text))
     if not all(re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}", one) for one in names.split(",")):
         raise SettingError(f"{text!r} is no list of servers: write host:port, such as 'localhost:9092'")
+    if not all(1 <= int(one.rpartition(":")[2]) <= _LAST_PORT for one in names.split(",")):
+        raise SettingError(f"{text!r} has a port that there is not: write one from 1 to {_LAST_PORT}")
     return names
+
+
+_LAST_PORT = 65_535
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+
+
+def _topics(text: str) -> OptionValue:
+    names = str(_names("topics", "'clicks'")(text))
+    for name in names.split(","):
+        _topic(name)
+    return names
+
+
+def _topic(text: str) -> OptionValue:
+    if not _TOPIC_NAME.fullmatch(text):
+        raise SettingError(f"{text!r} is no name of a topic: write at most 249 letters (a-z, A-Z), digits and . _ -")
+    return text
+
+
+def _delimiter(text: str) -> OptionValue:
+    found = text.replace("\\t", "\t")
+    if not found or any(mark in found for mark in '"\\\r\n\0'):
+        raise SettingError(f"{text!r} cannot part columns: write a mark such as ',' or ';', or '\\t' for a tab")
+    return found
+
+
+def _escape(text: str) -> OptionValue:
+    if text not in ('"', "\\"):
+        raise SettingError(f"{text!r} is not allowed: write '\"' (RFC 4180), or '\\'")
+    return text
 
 
 def _start(text: str) -> OptionValue:
@@ -158,16 +190,31 @@ def _start(text: str) -> OptionValue:
     try:
         if text.lstrip().startswith("{"):
             offsets = json.loads(text)
-            if all(isinstance(offset, int) for parts in offsets.values() for offset in parts.values()):
+            if offsets and all(_are_offsets(parts) for parts in offsets.values()):
                 return text.strip()
         else:
             return parse_timestamp(text)
     except (SettingError, ValueError, AttributeError):
         pass
+    told = text.replace(": ", ":")  # a hint begins after the first such mark
     raise SettingError(
-        f"{text!r} is no place to start: write 'earliest', 'latest', a time such as '2026-01-31 12:00:00', or offsets "
+        f"{told!r} is no place to start: write 'earliest', 'latest', a time such as '2026-01-31 12:00:00', or offsets "
         """such as '{"topic": {"0": 17, "1": -2}}' (-2: earliest, -1: latest)"""
     )
+
+
+def _are_offsets(parts: Mapping[str, object]) -> bool:
+    """Whether these are offsets of a topic's partitions: from 0, or one of the two words for its ends."""
+    known = all(type(one) is int and one >= EARLIEST_OFFSET for one in parts.values())
+    return bool(parts) and known and all(re.fullmatch("[0-9]{1,9}", number) for number in parts)
+
+
+EARLIEST_OFFSET = -2
+
+
+def topics_in(start: str) -> tuple[str, ...]:
+    """The topics that a start has offsets for; none if it is a word or a time."""
+    return tuple(json.loads(start)) if start.lstrip().startswith("{") else ()
 
 
 def _choice(*allowed: str) -> Callable[[str], OptionValue]:
@@ -239,24 +286,28 @@ GENERATOR_OPTIONS = (
 
 _RATE = Option("rate", _number(0, 1e9, above=True), "about how many tuples a second of event time, for planning joins")
 
+_ESCAPE = Option(
+    "escape", _escape, "what stands before a quote inside quotes: another, or a \\", '"', only_with=("format", "csv")
+)
+
 _FILES_OPTIONS = (
     Option("format", _choice("parquet", "json", "csv"), "what the files hold", "parquet"),
     Option("path", _text, "the directory to read; files that appear later are read too", required=True),
     Option("max_files_per_batch", _whole(1), "files in a micro-batch; by default the setting of that name"),
     Option("header", _flag, "whether the first line names the columns", False, only_with=("format", "csv")),
+    _ESCAPE,
     _RATE,
 )
 
 _SERVERS = Option("servers", _servers, "the brokers to ask first, host:port; several parted by commas", required=True)
-_TOPIC = _names("topics", "'clicks'")
 _VALUES = _choice("json", "csv", "raw")
-_DELIMITER = Option("delimiter", _text, "what stands between the columns", ",", only_with=("format", "csv"))
-
+_DELIMITER = Option("delimiter", _delimiter, "what stands between the columns", ",", only_with=("format", "csv"))
 _KAFKA_SOURCE_OPTIONS = (
     _SERVERS,
-    Option("topic", _TOPIC, "the topic to read; several parted by commas", required=True),
+    Option("topic", _topics, "the topic to read; several parted by commas", required=True),
     Option("format", _VALUES, "what a record's value is: a JSON object, a line of CSV, or (raw) one STRING", "json"),
     _DELIMITER,
+    _ESCAPE,
     Option("key_column", _text, "the column that is the record's key, not in its value", names_column=True),
     Option(
         "timestamp_column",
@@ -274,9 +325,10 @@ _KAFKA_SOURCE_OPTIONS = (
 
 _KAFKA_SINK_OPTIONS = (
     _SERVERS,
-    Option("topic", _text, "the topic to write; by default one of the query's name; queries may have the same"),
+    Option("topic", _topic, "the topic to write; by default one of the query's name; queries may have the same"),
     Option("format", _VALUES, "what a record's value is: a JSON object, a line of CSV, or (raw) one STRING", "json"),
     _DELIMITER,
+    _ESCAPE,
     Option(
         "key_column", _text, "the column that is the record's key; by default what names the row", names_column=True
     ),

@@ -27,11 +27,12 @@ from pyspark.sql import functions as sf
 
 from headrace.engine.packing import CORRUPT
 from headrace.errors import SinkError, SourceError
-from headrace.model import Options, Schema, Stream, TypeKind
+from headrace.model import TIMESTAMP, Options, Schema, Stream, TypeKind
 from headrace.plan.connectors import SINKS, SOURCES
 from headrace.spark.ddl import ddl
 from headrace.spark.failures import cause_in
 from headrace.spark.packages import check_format
+from headrace.spark.values import has_no_date
 
 NAME = "spark"
 ENDLESS = frozenset(("rate", "rate-micro-batch"))
@@ -78,6 +79,8 @@ def _fitted(frame: DataFrame, stream: Stream) -> DataFrame:
         quoted = f"`{found[column.name.lower()].replace('`', '``')}`"
         cast = sf.expr(f"try_cast({quoted} AS {column.type})")
         bad |= sf.col(quoted).isNotNull() & cast.isNull()
+        if column.type == TIMESTAMP:
+            bad |= has_no_date(sf.col(quoted).cast("string"))
         columns.append(cast.alias(column.name))
     return frame.select(*columns, sf.when(bad, sf.to_json(sf.struct("*"))).alias(CORRUPT))
 

@@ -30,11 +30,11 @@ from pyspark.sql import functions as sf
 
 from headrace.engine.packing import CORRUPT
 from headrace.errors import HeadraceError, SinkError, SourceError
-from headrace.model import PARTITION, Catalog, Options, Schema, Stream
+from headrace.model import PARTITION, TIMESTAMP, Catalog, Options, Schema, Stream
 from headrace.plan.connectors import SINKS, SOURCES
-from headrace.spark.ddl import ddl
 from headrace.spark.failures import cause_in
 from headrace.spark.packages import check_format
+from headrace.spark.values import KEPT_BLANKS, field_of, has_no_date, is_text, quoted, shown, with_csv, with_json
 
 FORMAT = "kafka"
 ID_HEADER = "headrace-id"
@@ -45,8 +45,6 @@ _ANSWER_MS = 10_000
 """How long a broker may take to answer before a run starts."""
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
 """How times are written: with microseconds, in UTC."""
-_BLANKS = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
-"""Texts are written with the blanks they begin and end with, which Spark would take off."""
 
 
 # Records as rows.
@@ -83,44 +81,32 @@ def _rows(records: DataFrame, stream: Stream, given: Mapping[str, object]) -> Da
     key, moment = (str(given[name] or "").lower() for name in ("key_column", "timestamp_column"))
     inside = Schema(tuple(one for one in stream.schema if one.name.lower() not in (key, moment)))
     text = sf.col("value").cast("string")
-    is_text = sf.expr("is_valid_utf8(CAST(value AS STRING))")
-    shown = sf.coalesce(sf.expr("make_valid_utf8(CAST(value AS STRING))"), sf.lit(NO_VALUE))
-    found = records.withColumn("__whole", _parsed(text, inside, given))
-    found = found.withColumn("__parsed", sf.col("__whole.value" if given["format"] == "json" else "__whole"))
-    found = found.withColumn("__key", sf.expr("make_valid_utf8(CAST(key AS STRING))"))
-    bad = sf.col("__parsed").isNull() | ~is_text
-    if given["format"] != "raw":
-        bad |= sf.col(f"__whole.{CORRUPT}").isNotNull()
-    if given["format"] == "json":
-        bad |= sf.col("__whole.end").isNull()
-    if given["format"] == "csv" and len(inside) > 1:
-        bad |= text == ""
+    found, bad = _parsed(records, text, inside, given)
+    found = found.withColumn("__key", shown(sf.col("key").cast("string")))
     columns: list[Column] = []
     for column in stream.schema:
-        quoted = f"`{column.name.replace('`', '``')}`"
         if column.name.lower() == moment:
             columns.append(sf.col("timestamp").alias(column.name))
         elif column.name.lower() == key:
             read = sf.expr(f"try_cast(__key AS {column.type})")
             bad |= sf.col("__key").isNotNull() & read.isNull()
+            if column.type == TIMESTAMP:
+                bad |= has_no_date(sf.col("__key"))
             columns.append(read.alias(column.name))
         else:
-            columns.append(sf.col("__parsed" if given["format"] == "raw" else f"__parsed.{quoted}").alias(column.name))
+            columns.append((text if given["format"] == "raw" else field_of(column)).alias(column.name))
     partition = sf.concat_ws("-", sf.col("topic"), sf.col("partition")).alias(PARTITION)
-    return found.select(*columns, sf.when(bad, shown).alias(CORRUPT), partition)
+    told = sf.coalesce(shown(text), sf.lit(NO_VALUE))
+    return found.select(*columns, sf.when(sf.coalesce(bad, sf.lit(True)), told).alias(CORRUPT), partition)
 
 
-def _parsed(text: Column, inside: Schema, given: Mapping[str, object]) -> Column:
-    """What a value is: a structure with all of its columns, or a text; NULL if it is none. JSON is put into an object
-    with an end, because Spark reads one value and nothing of what follows it: two objects in a record would be one."""
+def _parsed(records: DataFrame, text: Column, inside: Schema, given: Mapping[str, object]) -> tuple[DataFrame, Column]:
+    """The records with what their values are, and whether one is none."""
     if given["format"] == "raw":
-        return text
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "timeZone": "UTC"}
-    schema = ", ".join([*([ddl(inside)] if len(inside) else []), f"`{CORRUPT}` string"])
+        return records, text.isNull() | ~is_text(text)
     if given["format"] == "csv":
-        return sf.from_csv(text, schema, {**options, "sep": str(given["delimiter"])})
-    columns = f"value struct<{ddl(inside)}>, end int, `{CORRUPT}` string"
-    return sf.from_json(sf.concat(sf.lit('{"value":'), text, sf.lit(',"end":0}')), columns, options)
+        return with_csv(records, text, inside, str(given["delimiter"]), str(given["escape"]))
+    return with_json(records, text, inside)
 
 
 # Rows as records.
@@ -139,7 +125,7 @@ def records_of(
     named = [sf.struct(sf.lit(name).alias("key"), one.cast("binary").alias("value")) for name, one in headers]
     return rows.select(
         sf.lit(str(given["topic"] or query)).alias("topic"),
-        (identity if found is None else sf.col(_quoted(found.name)).cast("string")).alias("key"),
+        (identity if found is None else sf.col(quoted(found.name)).cast("string")).alias("key"),
         _value(schema, key, given).alias("value"),
         sf.array(*named).alias("headers"),
     )
@@ -148,15 +134,13 @@ def records_of(
 def _value(schema: Schema, key: str, given: Mapping[str, object]) -> Column:
     if given["format"] == "raw":
         (inside,) = [one for one in schema if one.name.lower() != key.lower()]
-        return sf.col(_quoted(inside.name))
-    whole = sf.struct(*(sf.col(_quoted(one.name)) for one in schema))
+        return sf.col(quoted(inside.name))
+    whole = sf.struct(*(sf.col(quoted(one.name)) for one in schema))
     if given["format"] == "csv":
-        return sf.to_csv(whole, {**_TIMES, **_BLANKS, "sep": str(given["delimiter"])})
+        return sf.to_csv(
+            whole, {**_TIMES, **KEPT_BLANKS, "sep": str(given["delimiter"]), "escape": str(given["escape"])}
+        )
     return sf.to_json(whole, {**_TIMES, "ignoreNullFields": "false"})
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def write_records(records: DataFrame, into: Options) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from headrace.config import Settings
 from headrace.engine.arrow_types import arrow_type
@@ -24,9 +25,11 @@ from headrace.spark.ddl import ddl
 from headrace.spark.formats import format_frame
 from headrace.spark.generator import generator_reader
 from headrace.spark.kafka import kafka_frame
+from headrace.spark.values import field_of, quoted, read_times, shown, texts_of, with_json
 
 _CHECKED_FILES = 200
 """Parquet files whose schema is looked at before a run starts."""
+_LINE = "__line"
 
 
 def source_frame(spark: SparkSession, stream: Stream, settings: Settings, first_us: int) -> DataFrame:
@@ -45,18 +48,19 @@ def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> Data
     options = SOURCES["files"].values(stream.options)
     path, file_format = str(options["path"]), str(options["format"])
     per_batch = options["max_files_per_batch"] or settings.max_files_per_batch
-    schema = ddl(stream.schema)
-    reader = spark.readStream.format(file_format).option("maxFilesPerTrigger", int(per_batch))  # type: ignore[arg-type]
+    reader = spark.readStream.option("maxFilesPerTrigger", int(per_batch))  # type: ignore[arg-type]
     reader = reader.option("maxFileAge", "3650d")  # Spark passes over files a week older than the newest, silently
-    if file_format != "parquet":
-        schema += f", `{CORRUPT}` string"
-        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
-        reader = reader.option("timeZone", "UTC")
+    schema = ddl(stream.schema)
+    if file_format == "json":
+        file_format, schema = "text", f"{_LINE} string"
     if file_format == "csv":
+        schema = f"{ddl(texts_of(stream.schema))}, `{CORRUPT}` string"
+        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
+        reader = reader.option("timeZone", "UTC").option("escape", str(options["escape"]))
         # Columns are taken by position, so each header must have them in order: Spark checks it if told so.
         reader = reader.option("header", str(options["header"]).lower()).option("enforceSchema", "false")
     try:
-        frame = reader.schema(schema).load(path)
+        frame = reader.format(file_format).schema(schema).load(path)
     except AnalysisException as error:
         raise SourceError(f"stream {stream.name} cannot read {path}: {first_line(error)}") from None
     # Below the modification time, anything that tells files apart.
@@ -64,7 +68,25 @@ def _file_frame(spark: SparkSession, stream: Stream, settings: Settings) -> Data
         f"shiftleft(unix_millis(_metadata.file_modification_time), {ORDER_SHIFT})"
         f" | (xxhash64(_metadata.file_path) & {(1 << ORDER_SHIFT) - 1})"
     )
-    return frame.selectExpr("*", f"{order} AS {ORDER}")
+    frame = frame.selectExpr("*", f"{order} AS {ORDER}")
+    if options["format"] == "json":
+        return _objects(frame, stream)
+    return read_times(frame, stream.schema) if file_format == "csv" else frame
+
+
+def _objects(lines: DataFrame, stream: Stream) -> DataFrame:
+    """The rows of lines that are an object each; empty ones are none. A column that directories are named by is taken
+    from there, as Spark does in other formats."""
+    text = sf.col(_LINE)
+    found, bad = with_json(lines.where(sf.trim(text, sf.lit(" \t\r")) != ""), text, stream.schema)
+    placed = {name.lower(): quoted(name) for name in lines.columns if name not in (_LINE, ORDER)}
+    columns = [
+        sf.expr(f"try_cast({placed[one.name.lower()]} AS {one.type})").alias(one.name)
+        if one.name.lower() in placed
+        else field_of(one).alias(one.name)
+        for one in stream.schema
+    ]
+    return found.select(*columns, sf.when(bad, shown(text)).alias(CORRUPT), ORDER)
 
 
 def first_line(error: Exception) -> str:

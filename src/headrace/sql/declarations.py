@@ -21,7 +21,7 @@ from headrace.model import (
     StreamId,
     is_internal,
 )
-from headrace.plan.connectors import PASSED, SINKS, SOURCES, Connector, Reach
+from headrace.plan.connectors import PASSED, SINKS, SOURCES, Connector, Reach, topics_in
 from headrace.sql.literals import checked_duration_us
 from headrace.sql.reader import OptionPair, Word
 from headrace.sql.statements import CreateStream, SelectText
@@ -38,6 +38,7 @@ def bind_stream(source: SqlText, statement: CreateStream) -> Stream:
     options = _checked(source, kept, SOURCES, "WITH", statement.name.span, _STREAM_OPTIONS)
     connector = SOURCES[dict(options)["connector"]]
     _check_columns(source, kept, connector, schema)
+    _check_record(source, kept)
     _check_raw(source, kept, dict(options), schema)
     time = _time(source, statement, schema, own.get("time"))
     max_delay_us = _duration_us(source, own.get("max_delay")) or 0
@@ -191,6 +192,23 @@ def _check_columns(source: SqlText, pairs: tuple[OptionPair, ...], connector: Co
                 pair.value.span,
                 f"declare it as {column.name} {option.of_type}",
             )
+
+
+def _check_record(source: SqlText, pairs: tuple[OptionPair, ...]) -> None:
+    """A column is one part of a record; and where reading begins is said of the topics that are read, each of them."""
+    given = {pair.name.text: pair.value for pair in pairs}
+    key, moment = given.get("key_column"), given.get("timestamp_column")
+    if key is not None and moment is not None and key.text.lower() == moment.text.lower():
+        hint = "name another column, or leave one of the two out"
+        raise source.error(f"column {key.text} is the record's key and its timestamp", key.span, hint)
+    if given["connector"].text.lower() != "kafka" or "start" not in given:
+        return
+    read, told = {one.strip() for one in given["topic"].text.split(",")}, set(topics_in(given["start"].text))
+    odd = sorted(told ^ read) if told else []
+    if odd:
+        message = f"start has no offsets for topic {odd[0]}" if odd[0] in read else f"topic {odd[0]} is not read"
+        hint = f"write the offsets of all partitions of {', '.join(sorted(read))}"
+        raise source.error(message, given["start"].span, hint)
 
 
 def _check_raw(source: SqlText, pairs: tuple[OptionPair, ...], given: Mapping[str, str], schema: Schema) -> None:
