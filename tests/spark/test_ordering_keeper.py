@@ -85,6 +85,16 @@ def test_it_returns_when_the_condition_holds_no_more() -> None:
     assert "Sync-Filter from now on" in kept.switches[-1]
 
 
+def test_switches_are_handed_over_once_and_not_kept() -> None:
+    kept = keeper()
+    for batch, spent_s in enumerate((7.0, *(1.0,) * 5)):
+        kept.learn(facts(batch, spent_s))
+        said = kept.take_switches()
+        assert [f"micro-batch {batch + 1}: " in one for one in said] == [True] * len(said)
+        assert len(said) == (batch < 2)
+        assert (kept.switches, kept.take_switches()) == ([], ())
+
+
 def told(batch: int, spent_s: float, *sources: tuple[str, str, int, float, float]) -> BatchFacts:
     """A micro-batch that brought so many tuples of these sources, from one second to another."""
     (group,) = PARTED.groups
