@@ -85,6 +85,23 @@ def test_it_returns_when_the_condition_holds_no_more() -> None:
     assert "Sync-Filter from now on" in kept.switches[-1]
 
 
+def test_a_stream_that_stops_leaves_less_and_less_to_join_and_in_the_end_nothing_to_judge_by() -> None:
+    """What the other one brings finds partners for a window's time still; then its join has nothing to do."""
+    kept = keeper()
+    for batch in range(5):
+        kept.learn(facts(batch, 7.0))
+    assert kept.chosen.filter_order
+    for batch in range(5, 30):
+        kept.learn(facts(batch, 3.0 if batch < 11 else 0.1, heard=("fast",)))
+    assert not kept.chosen.filter_order
+    assert sum("Sync-Filter from now on" in one for one in kept.switches) == 1
+    for batch in range(30, 200):
+        kept.learn(facts(batch, 0.1 if batch < 170 else 9.0, heard=("fast",)))
+    assert not kept.chosen.filter_order
+    assert kept.learn(facts(200, 9.0))
+    assert kept.chosen.filter_order
+
+
 def test_switches_are_handed_over_once_and_not_kept() -> None:
     kept = keeper()
     for batch, spent_s in enumerate((7.0, *(1.0,) * 5)):
