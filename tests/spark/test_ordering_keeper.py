@@ -249,6 +249,19 @@ def test_a_silent_source_is_idle_after_its_timeout_and_wakes_the_run_once() -> N
     assert kept.chosen.idle == frozenset()
 
 
+def test_a_timeout_of_nothing_passes_a_source_with_each_micro_batch_that_it_brings_nothing_in() -> None:
+    """It is told to be idle before each; a shard waits for it again in those that it is heard in."""
+    plan = plan_of(streams=STREAMS.replace("10 seconds", "0 seconds"))
+    kept = OrderingKeeper(Settings(), plan.catalog, started_s=0.0)
+    kept.adopt(plan)
+    for batch in range(3):
+        assert kept.learn(facts(batch, 0.1)) == (batch == 0)
+        assert kept.chosen.idle == {(StreamId("slow"), "")}
+    assert not kept.wakes(100.0)
+    (said,) = kept.switches
+    assert "slow is idle: nothing came for 0 s" in said
+
+
 def test_a_partition_that_was_never_heard_of_is_told_as_idle_not_its_stream() -> None:
     options = "partition = 'k', partitions = 2, idle_timeout = '10 seconds')"
     catalog = plan_of(streams=STREAMS.replace("'b')", f"'b', {options}")).catalog
