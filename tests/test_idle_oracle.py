@@ -13,6 +13,7 @@ from dataclasses import replace
 import engine_cases as cases
 import idle_cases as idle
 import multiway_cases as multi
+import outcomes
 import pytest
 from engine_cases import Case, Way, examples
 from hypothesis import event, given
@@ -27,9 +28,12 @@ def assert_answers(run: idle.Run, case: Case, way: Way) -> None:
     """Row for row on one shard; on several the same rows, and no micro-batch goes back in time."""
     rest = run.wanted(case)
     for query in case.queries:
-        answer, rows = cases.shown(reference.answer(query, rest.catalog, rest.arrivals)), cases.got(run.host, query)
-        assert cases.same_rows(rows, answer)
-        cases.assert_batches_in_order(run.host, query)
+        answer, rows = (
+            outcomes.shown(reference.answer(query, rest.catalog, rest.arrivals)),
+            outcomes.got(run.host, query),
+        )
+        assert outcomes.same_rows(rows, answer)
+        outcomes.assert_batches_in_order(run.host, query)
         assert way.shards > 1 or rows == answer
 
 
@@ -73,7 +77,7 @@ def test_what_comes_too_late_is_rejected_once_and_nothing_else_is(data: st.DataO
     case = replace(case, queries=(*case.queries, *readers))
     way, idling = data.draw(idle.ways()), data.draw(idle.idlings(case.catalog))
     run = idle.run(case, way, idling)
-    assert cases.rejected(run.host) == run.dead_letters(case)
+    assert outcomes.rejected(run.host) == run.dead_letters(case)
     ever = {stream for some in idling.idle for stream, _ in some}
     own = reference.accepted(case.catalog, case.arrivals)
     assert {one for one in run.passed if one[0] not in ever} <= {
@@ -97,9 +101,9 @@ def test_a_restored_shard_passes_idle_sources_as_the_one_that_was_kept(data: st.
     kept, restored = (idle.run(case, replace(way, restoring=one), idling) for one in (False, True))
     assert kept.passed == restored.passed
     for query in case.queries:
-        assert cases.got_by_batch(kept.host, query) == cases.got_by_batch(restored.host, query)
-    assert cases.rejected(kept.host) == cases.rejected(restored.host)
-    cases.assert_store_holds_what_is_needed(restored.host)
+        assert outcomes.got_by_batch(kept.host, query) == outcomes.got_by_batch(restored.host, query)
+    assert outcomes.rejected(kept.host) == outcomes.rejected(restored.host)
+    outcomes.assert_store_holds_what_is_needed(restored.host)
 
 
 @given(data=st.data())
@@ -111,6 +115,6 @@ def test_what_is_late_does_not_depend_on_the_approach_or_the_shards(data: st.Dat
     runs = [finished(idle.run(case, one, idling), one) for one in ways]
     for run in runs[1:]:
         assert run.passed == runs[0].passed
-        assert cases.rejected(run.host) == cases.rejected(runs[0].host)
+        assert outcomes.rejected(run.host) == outcomes.rejected(runs[0].host)
         for query in case.queries:
-            assert cases.same_rows(cases.got(run.host, query), cases.got(runs[0].host, query))
+            assert outcomes.same_rows(outcomes.got(run.host, query), outcomes.got(runs[0].host, query))

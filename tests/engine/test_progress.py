@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import engine_cases as cases
+import outcomes
 import pytest
 from local_host import LocalHost
 
@@ -56,7 +57,7 @@ def test_what_an_idle_stream_brings_from_before_is_late_and_what_is_after_takes_
     cases.arrive(host, {B: [cases.row(5, 2), cases.row(6, 3), cases.row(7, 4)]})
     cases.arrive(host, {A: [cases.row(9, 3)]})
     host.end()
-    assert cases.rejected(host) == {("b", "late", 2): 1}
+    assert outcomes.rejected(host) == {("b", "late", 2): 1}
     assert ids(host) == [(1, 1), (2, 1), (1, 3), (2, 3), (2, 4), (3, 3), (3, 4)]
 
 
@@ -73,7 +74,7 @@ def test_if_all_streams_are_idle_all_is_released(newest: StreamId, early: bool) 
     cases.arrive(host, {other: [cases.row(4, 2), cases.row(5, 3)]})
     cases.arrive(host, {newest: [cases.row(6, 3)]})
     host.end()
-    assert cases.rejected(host) == {(str(other), "late", 2): 1}
+    assert outcomes.rejected(host) == {(str(other), "late", 2): 1}
     assert len(ids(host)) == 6
 
 
@@ -85,7 +86,7 @@ def test_if_a_stream_that_is_scanned_is_idle_rows_at_its_newest_time_are_in_time
     host.go_on()
     host.idle = frozenset()
     cases.arrive(host, {A: [cases.row(4, 3)]})
-    assert cases.rejected(host) == {}
+    assert outcomes.rejected(host) == {}
     assert ids(host) == [(1,), (2,), (3,)]
 
 
@@ -108,7 +109,7 @@ def test_a_stream_that_was_never_heard_of_can_be_idle(early: bool) -> None:
     host.idle = frozenset({(C, None)})
     host.go_on()
     cases.arrive(host, {C: [cases.row(1, 1), cases.row(3, 2)]})
-    assert cases.rejected(host) == {("c", "late", 1): 1}
+    assert outcomes.rejected(host) == {("c", "late", 1): 1}
     host.idle = frozenset()
     cases.arrive(host, {name: [cases.row(4, 9, k=2)] for name in (A, B, C)})
     assert ids(host) == [(1, 1, 2)]
@@ -122,7 +123,7 @@ def test_partitions_that_lag_each_other_are_put_in_order_and_nothing_is_late(ear
         chunks = {A: [fast, slow], B: [cases.row(second, second)]}
         cases.arrive(host, chunks)
         rows = {name: [*rows[name], *chunks[name]] for name in rows}
-    assert cases.rejected(host) == {}
+    assert outcomes.rejected(host) == {}
     answer = reference.answer(join(A, B), PARTED, rows)
     assert len(ids(host)) > 200
     assert ids(host) == answer[: len(ids(host))]
@@ -136,7 +137,7 @@ def test_a_partition_that_was_not_heard_of_is_waited_for(early: bool) -> None:
     assert ids(host) == []
     cases.arrive(host, {A: [cases.row(0, 2, name="b"), cases.row(2, 3, name="b")], B: [cases.row(2, 2)]})
     cases.arrive(host, {A: [cases.row(2, 4, name="a")]})
-    assert cases.rejected(host) == {}
+    assert outcomes.rejected(host) == {}
     assert ids(host) == [(2, 1), (1, 1), (3, 1), (4, 1)]
 
 
