@@ -14,6 +14,7 @@ from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Scheduling
 from headrace.engine.shard import ShardOptions
 from headrace.model import Catalog, Stream, StreamId
+from headrace.plan import deferring
 from headrace.plan.queries import Query
 from headrace.reference_aggregates import evaluation_times, grouped_answer
 from headrace.sql import read_script
@@ -61,6 +62,23 @@ def test_aggregates_that_read_the_same_get_it_as_far_as_each_ones_window_reaches
     for query in case.queries:
         times = evaluation_times(query, CATALOG, case.arrivals, host.evaluated[query.name][-1], cases.SECOND_US)
         assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+
+
+@pytest.mark.parametrize("is_eager", [False, True])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_aggregates_wait_for_the_stream_that_is_behind_however_far_ahead_blocks_of_another_are_left(
+    shards: int, is_eager: bool
+) -> None:
+    """Tuples of a are taken in before those of b come that they meet, and the budget leaves some of their blocks."""
+    queries = queries_of("total: a.k, COUNT(*) AS c, SUM(b.n) AS v | GROUP BY a.k WINDOW 5 SECONDS")
+    case = Case(CATALOG, CASE.arrivals, queries)
+    options = ShardOptions(block=BlockCut(span_us=cases.SECOND_US), is_eager=is_eager)
+    host = cases.run(case, Way((8, 2), shards=shards, options=options, probes=8, filter_order=(True,)))
+    (query,) = queries
+    times = host.evaluated[query.name]
+    if is_eager:
+        times = evaluation_times(query, CATALOG, case.arrivals, times[-1])
+    assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
 
 
 # --- other queries that come or go
@@ -112,3 +130,24 @@ def test_queries_without_columns_go_on_when_they_get_or_lose_operators_of_their_
     assert outcomes.got(host, total) == outcomes.shown(grouped_answer(total, CATALOG, case.arrivals, times))
     assert host.counts[counted.name] == len(reference.answer(counted, CATALOG, case.arrivals))
     assert len(host.rows(one.name)) == len(reference.answer(one, CATALOG, case.arrivals))
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("restoring", [False, True])
+@pytest.mark.parametrize(
+    "stays", [f"low: {PAIRS} | AND a.n < b.id WINDOW 5 SECONDS", "total: a.k, SUM(b.n) AS v | GROUP BY a.k WINDOW 5 S"]
+)
+def test_nothing_that_waits_is_lost_when_there_are_too_many_select_lists_for_operators_of_their_own(
+    stays: str, restoring: bool, shards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for operators goes through them; then there are none."""
+    monkeypatch.setattr(deferring, "MOST_CLASSES", 1)
+    case = Case(CATALOG, CASE.arrivals, queries_of(stays))
+    later = queries_of(stays, f"other: {PAIRS}, a.n AS an | WINDOW 3 SECONDS")
+    host = changed(case, way_of("chain", shards, restoring=restoring), later)
+    (query,) = case.queries
+    if query.grouping is None:
+        assert outcomes.same_rows(outcomes.got(host, query), reference.answer(query, CATALOG, case.arrivals))
+        return
+    times = evaluation_times(query, CATALOG, case.arrivals, host.evaluated[query.name][-1], cases.SECOND_US)
+    assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))

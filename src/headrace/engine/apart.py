@@ -26,17 +26,18 @@ class Apart:
     names: list[tuple[OperatorName, ...]]
 
 
-_kept_apart: dict[int, tuple[Group, Apart | None]] = {}
+_kept_apart: dict[tuple[int, bool], tuple[Group, Apart | None]] = {}
 
 
-def apart_from(group: Group) -> Apart | None:
-    """The group so; None where it is better together."""
-    known = _kept_apart.get(id(group))
+def apart_from(group: Group, *, is_begun: bool = False) -> Apart | None:
+    """The group so; None where it is better together. ``is_begun``: something waits for operators of its own."""
+    place = (id(group), is_begun)
+    known = _kept_apart.get(place)
     if known is None or known[0] is not group:
         while len(_kept_apart) >= REMEMBERED:
             del _kept_apart[next(iter(_kept_apart))]
-        made = deferred_group(group)
-        known = _kept_apart[id(group)] = (group, None if made is group else Apart(made, class_paths(group)))
+        made = deferred_group(group, is_begun=is_begun)
+        known = _kept_apart[place] = (group, None if made is group else Apart(made, class_paths(group)))
     return known[1]
 
 

@@ -507,10 +507,11 @@ class GroupOperator:
         self._finished += [DropSegment(name) for name in names]
 
     def _known_until(self, window: int) -> int:
-        """Until when all results of a window are known: up to the first block that has not scanned it."""
+        """Until when all results of a window are known: up to the first block that has not scanned it, and no further
+        than all streams have come, which a block of tuples that were taken in ahead may be beyond."""
         assert self._complete_us is not None
         waiting = (block.known_us for block in self.pending if self.completed(block) <= window)
-        return min(waiting, default=self._complete_us)
+        return min([self._complete_us, *waiting])
 
     def settle(self, reached_us: Sequence[int | None], *, ended: bool) -> Iterator[Effect]:
         """Evaluates aggregates, expires, and tells the store. ``reached_us``: by input, what no future tuple is older

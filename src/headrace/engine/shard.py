@@ -161,7 +161,7 @@ class Shard:
         is_deferred = self._options.scheduling is not None
         return {group.signature: self._operator(group, is_deferred=is_deferred) for group in groups}
 
-    def _operator(self, group: Group, *, is_deferred: bool) -> GroupOperator:
+    def _operator(self, group: Group, *, is_deferred: bool, is_begun: bool = False) -> GroupOperator:
         inputs = [
             InputState.empty(
                 group, index, self.plan.catalog.position(input.stream), self._serial, self._options.merge_fanout
@@ -171,7 +171,7 @@ class Shard:
         told = (inputs, self._options.for_operators(), self._since, self._epoch, self._serial)
         if group.is_tree:
             return TreeOperator(group, *told)
-        apart = apart_from(group) if is_deferred else None
+        apart = apart_from(group, is_begun=is_begun) if is_deferred else None
         if apart is None:
             return GroupOperator(group, *told, source=self._source)
         return GroupOperator(apart.group, *told, group.classes, apart.names, self._source)
@@ -431,7 +431,8 @@ class Shard:
                     kept["pending"] or kept["queues"] or kept["hold"]["runs"]
                 ):
                     # What was found in one way is finished in that way.
-                    operator = shard._operator(shard._group_of[signature], is_deferred=kept["is_deferred"])
+                    group = shard._group_of[signature]
+                    operator = shard._operator(group, is_deferred=kept["is_deferred"], is_begun=True)
                     shard._operators[signature] = operator
                 operator_from_json(kept, operator, source)
         return shard

@@ -4,6 +4,10 @@ model clock so too, and by the wall clock on a shard (``limited_runs``).
 
 An allocation tells how many results a second its probes make (``plan/allocating``); how old the tuples in them are
 follows from how often states are refreshed (``staleness``).
+
+Figures 12 and 13 and the infeasible share count mu as the paper's Equation 3 is printed, in tuples of streams: "mu is
+fixed at 300" is a tenth of what there is by it, and next to nothing where every probe counts, as in Equation 6. What
+Figure 12 is with every probe is drawn beside it.
 """
 
 from __future__ import annotations
@@ -41,14 +45,14 @@ from headrace.lab.limited_runs import (
     LITTLE,
     MINUTES,
     PRINTED_TEXT,
-    SPARSE_TEXT,
+    REFRESHED_TEXT,
     TEXT_11,
     WARM_11_S,
     by_freshness,
     of_saturation,
     over_time,
 )
-from headrace.lab.random_plans import random_problem
+from headrace.lab.random_plans import by_streams, random_problem
 from headrace.lab.staleness import stale_share
 from headrace.plan.allocating import AllocationProblem, ProbeFacts, StreamLoad, problem_of
 from headrace.plan.allocators import allocate
@@ -60,10 +64,11 @@ COMPARED = {name: ALLOCATORS[name] for name in ("JAQPOT", "JDA_M")}
 """In the paper's Figures 11 and 12."""
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FRESHNESS = (1.5, 3.0, 5.0)
-STARVED = 0.1
-"""Of saturation: the service rate of Figure 13."""
+MU_13 = 300.0
+"""Tuples of streams a second: the service rate of Figure 13, as printed."""
 SPARSE = 100.0
 """What selectivities are divided by for plans in which probes at the leaves count too."""
+BY_STREAMS = "tuples of streams"
 FIGURE_10 = {
     "rates": "300 to 1,200 tuples/s",
     "states": "200 to 5,000 tuples",
@@ -209,16 +214,28 @@ def _claims_11(numbers: Numbers) -> list[Claim]:
 # --- Figure 12
 
 
+def _as_printed(problem: AllocationProblem, mu_share: float) -> AllocationProblem:
+    every = by_streams(problem)
+    return every.with_mu(mu_share * every.mu)
+
+
+def _every_probe(problem: AllocationProblem, mu_share: float) -> AllocationProblem:
+    return problem.with_mu(mu_share * problem.saturation.spent)
+
+
+READINGS = {"as printed": _as_printed, "every probe": _every_probe, "sparse": sparse}
+"""What becomes of a plan whose mu is a share of saturation."""
+
+
 @lru_cache(maxsize=8)
-def _of_saturation(seed: int, runs: int, is_sparse: bool) -> dict[str, dict[str, list[float]]]:
+def _of_saturation(seed: int, runs: int, reading: str) -> dict[str, dict[str, list[float]]]:
     """By shape and allocator: results over saturation for each share of the service rate, the mean over plans."""
+    read = READINGS[reading]
     found: dict[str, dict[str, list[float]]] = {}
     for shape, tree in SHAPES.items():
         lines: dict[str, list[float]] = {name: [] for name in ALLOCATORS}
         for share in SHARES:
-            problems = [
-                sparse(one, share) if is_sparse else one for one in plans(tree, seed, runs, share, FRESHNESS[0])
-            ]
+            problems = [read(one, share) for one in plans(tree, seed, runs, 1.0, FRESHNESS[0])]
             for name, used in ALLOCATORS.items():
                 lines[name].append(fmean(allocate(one, used).of_saturation for one in problems))
         found[shape] = lines
@@ -233,7 +250,7 @@ def _seeds_12(setup: Setup) -> Sequence[int]:
 def _measured_12(setup: Setup) -> Numbers:
     seeds = _seeds_12(setup)
     shares = (0.2, 0.4, 0.6, 1.0) if setup.is_quick else SHARES
-    ours = {**PRINTED_TEXT, "plans": f"{len(seeds)} a point", "freshness": "5 x window"}
+    ours = {**PRINTED_TEXT, "plans": f"{len(seeds)} a point", "freshness": "5 x window", "mu counts": BY_STREAMS}
     return {"ours": ours, "shares": shares, "as printed": of_saturation(COMPARED, shares, seeds)}
 
 
@@ -242,15 +259,18 @@ def _figure_12(setup: Setup) -> Numbers:
         return _measured_12(setup)
     runs = 12 if setup.is_quick else 200
     return {
-        "ours": {"plans": f"{runs} a point", "freshness": "1.5 x window"},
+        "ours": {"plans": f"{runs} a point", "freshness": "1.5 x window", "mu counts": BY_STREAMS},
         "shares": list(SHARES),
-        "as printed": _of_saturation(setup.seed, runs, False),
-        "sparse": _of_saturation(setup.seed, runs, True),
+        **{reading: _of_saturation(setup.seed, runs, reading) for reading in READINGS},
     }
 
 
 def _charts_12(numbers: Numbers) -> list[Picture]:
-    titles = {"as printed": "Figure 12", "sparse": "The same, selectivities / 100"}
+    titles = {
+        "as printed": "Figure 12",
+        "every probe": "The same, where every probe counts",
+        "sparse": "The same, and selectivities / 100",
+    }
     return [
         Chart(f"{title}: {shape}", "service rate, % of saturation", "results, % of saturation",
               [Line(name, [100 * one for one in numbers["shares"]], [100 * one for one in numbers[key][shape][name]])
@@ -285,6 +305,10 @@ def _claims_12(numbers: Numbers) -> list[Claim]:
 # --- Figure 13 and infeasible plans
 
 
+def _plans_13(tree: JoinTree, seed: int, runs: int, freshness: float) -> Iterator[AllocationProblem]:
+    return (by_streams(problem).with_mu(MU_13) for problem in plans(tree, seed, runs, 1.0, freshness))
+
+
 @lru_cache(maxsize=4)
 def _by_freshness(seed: int, runs: int) -> dict[str, Numbers]:
     """Stale results of each allocator, and what JAQPOT spends for freshness: JAQPOT's of feasible plans, and None where
@@ -295,7 +319,7 @@ def _by_freshness(seed: int, runs: int) -> dict[str, Numbers]:
         for freshness in FRESHNESS:
             stale: dict[str, list[float]] = {name: [] for name in ALLOCATORS}
             spent, missed = [], 0
-            for run, problem in enumerate(plans(tree, seed, runs, STARVED, freshness)):
+            for run, problem in enumerate(_plans_13(tree, seed, runs, freshness)):
                 best = allocate(problem)
                 missed += not best.is_feasible
                 spent += [best.freshness_share] if best.is_feasible else []
@@ -317,7 +341,12 @@ def _seeds_13(setup: Setup) -> Sequence[int]:
 
 def _measured_13(setup: Setup) -> Numbers:
     seeds = _seeds_13(setup)
-    ours = {**SPARSE_TEXT, "plans": f"{len(seeds)} a point", "mu": f"{LITTLE:.0%} of saturation's probes"}
+    ours = {
+        **REFRESHED_TEXT,
+        "plans": f"{len(seeds)} a point",
+        "mu": f"{LITTLE:.0%} of all tuples",
+        "mu counts": BY_STREAMS,
+    }
     return {"ours": ours, "freshness": FRESHNESS, "shapes": by_freshness(ALLOCATORS, FRESHNESS, seeds)}
 
 
@@ -325,7 +354,7 @@ def _figure_13(setup: Setup) -> Numbers:
     if not setup.is_model:
         return _measured_13(setup)
     runs = 20 if setup.is_quick else 200
-    ours = {"plans": f"{runs} a point", "mu": f"{STARVED:.0%} of saturation"}
+    ours = {"plans": f"{runs} a point", "mu counts": BY_STREAMS}
     return {"ours": ours, "freshness": list(FRESHNESS), "shapes": _by_freshness(setup.seed, runs)}
 
 
@@ -376,7 +405,7 @@ def infeasible_plans(seed: int, runs: int) -> list[tuple[str, float]]:
         (shape, freshness)
         for shape, tree in SHAPES.items()
         for freshness in FRESHNESS
-        for problem in plans(tree, seed, runs, STARVED, freshness)
+        for problem in _plans_13(tree, seed, runs, freshness)
         if not allocate(problem).is_feasible
     ]
 
@@ -388,7 +417,7 @@ def _infeasible(setup: Setup) -> Numbers:
         shape: [sum(one == (shape, freshness) for one in missed) / runs for freshness in FRESHNESS] for shape in SHAPES
     }
     return {
-        "ours": {"plans": f"{runs} a point", "mu": f"{STARVED:.0%} of saturation"},
+        "ours": {"plans": f"{runs} a point", "mu": f"{MU_13:g}", "mu counts": BY_STREAMS},
         "freshness": list(FRESHNESS),
         **of,
     }

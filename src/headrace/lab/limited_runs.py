@@ -1,12 +1,12 @@
 """Paper 001's Figures 11 to 13 on a shard: by the wall clock, and told in the numbers that the formulas give.
 
       Figure 11    selectivities change after 3 and 7 tenths of a run; probes are allocated anew as that is noticed
-      Figure 12    results over those of a run in which every probe is made, by the share of its probes
+      Figure 12    results over those of a run in which every probe is made, by the share of all tuples that may probe
       Figure 13    stale results where nothing but the allocation keeps them away, with few probes
 
 ``overload`` has the settings and the runs. Figure 11 has the paper's selectivities. So that all results can be made
-and counted, Figure 12 has smaller rates, windows and selectivities of the paper's Figure 10 (``PRINTED``), and Figure
-13 all of them with a hundredth of the selectivities (``SPARSE``).
+and counted, Figures 12 and 13 have smaller rates, windows and selectivities of the paper's Figure 10 (``PRINTED``,
+``REFRESHED``). Mu is of tuples of streams there, as the paper's Equation 3 is printed.
 
 Cost: some seconds for each run, of which there is one for each plan, allocator and point.
 """
@@ -22,7 +22,6 @@ from headrace.lab.experiment import Numbers
 from headrace.lab.overload import (
     NAMES,
     SHAPES,
-    SPARSE,
     Arrivals,
     Family,
     LimitedRun,
@@ -41,12 +40,13 @@ FIRST = (0.01, 0.01, 0.05)
 CHANGES = ((0.3, (0.03, 0.03, 0.05)), (0.7, (0.03, 0.03, 0.1)))
 """Of Figure 11: selectivities at first, and from which part of the run on they are others, as in the paper."""
 MINUTES = 10
-LITTLE = 0.2
-"""Of saturation's probes: the service rate of Figure 13."""
+REFRESHED = Family((300.0, 600.0), (500, 1000), (200, 400), (0.01, 0.02), 0.1, 16.0, 6.0)
+"""Of the paper's Figure 10, what takes about as large a part of mu to be kept fresh as its whole ranges do, by the
+formulas. So long that tuples become older than five windows."""
+LITTLE = 0.1
+"""Of all tuples: the service rate of Figure 13, where 300 of some 3,000 a second are printed."""
 RELAXED = 5.0
 """Freshness of Figure 12, in windows: there only results count."""
-WARM_S = SPARSE.warm_s
-"""Of stream time, until states are full."""
 
 
 def _text(family: Family) -> dict[str, str]:
@@ -59,7 +59,7 @@ def _text(family: Family) -> dict[str, str]:
     }
 
 
-PRINTED_TEXT, SPARSE_TEXT = _text(PRINTED), _text(SPARSE)
+PRINTED_TEXT, REFRESHED_TEXT = _text(PRINTED), _text(REFRESHED)
 TEXT_11 = {"rates": f"{RATE_11:g} tuples/s", "states": f"{SIZE_11} tuples, {BETWEEN_11} in between"}
 
 
@@ -92,8 +92,12 @@ def _so_far(run: LimitedRun, seconds: float) -> list[int]:
 def of_saturation(
     allocators: dict[str, str], shares: Sequence[float], seeds: Sequence[int]
 ) -> dict[str, dict[str, list[float]]]:
-    """By shape and allocator: results over saturation's for each share of its probes, the mean over plans."""
+    """By shape and allocator: results over saturation's for each share of all tuples, the mean over plans."""
     return {shape: _by_share(PRINTED, shape, allocators, shares, seeds) for shape in SHAPES}
+
+
+def _by_streams(family: Family, shape: str, seed: int, freshness: float) -> Setting:
+    return replace(drawn_setting(family, shape, seed, freshness), is_by_stream=True)
 
 
 def _by_share(
@@ -101,7 +105,7 @@ def _by_share(
 ) -> dict[str, list[float]]:
     made: dict[tuple[str, float], list[float]] = {one: [] for one in product(allocators, shares)}
     for seed in seeds:
-        arrivals = Arrivals(drawn_setting(family, shape, seed, RELAXED), family.seconds)
+        arrivals = Arrivals(_by_streams(family, shape, seed, RELAXED), family.seconds)
         whole = saturate(arrivals, family.warm_s)
         for name, share in made:
             run = run_limited(arrivals, whole, allocators[name], share, family.warm_s)
@@ -135,9 +139,10 @@ def _with_little(
     """One plan's runs for each freshness, by allocator; what everything takes does not depend on freshness."""
     found, whole = [], None
     for times in freshness:
-        arrivals = Arrivals(drawn_setting(SPARSE, shape, seed, times), SPARSE.seconds)
-        whole = whole or saturate(arrivals, WARM_S)
-        found.append({name: run_limited(arrivals, whole, used, LITTLE, WARM_S) for name, used in allocators.items()})
+        arrivals = Arrivals(_by_streams(REFRESHED, shape, seed, times), REFRESHED.seconds)
+        whole = whole or saturate(arrivals, REFRESHED.warm_s)
+        runs = {name: run_limited(arrivals, whole, used, LITTLE, REFRESHED.warm_s) for name, used in allocators.items()}
+        found.append(runs)
     return found
 
 

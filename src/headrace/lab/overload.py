@@ -37,6 +37,7 @@ from headrace.engine.events import EmitCount, EmitRows, Event, ProbesAllowed, St
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.tree_join import HalfTally, TreeOptions
+from headrace.lab.random_plans import FREE
 from headrace.model import StreamId
 from headrace.plan.allocating import (
     Allocation,
@@ -55,8 +56,6 @@ from headrace.sql import read_script
 NAMES = "abcd"
 SHAPES = {"linear": "(((a b) c) d)", "bushy": "((a b) (c d))"}
 FADING = 0.8
-FREE = 1e-9
-"""What a probe costs that is to cost nothing."""
 clock_s = time.process_time
 
 

@@ -3,14 +3,16 @@
       rates 300 to 1,200 tuples a second      states of 200 to 5,000 tuples, also those in between (by count)
       selectivities 0.01 to 0.1               freshness as a multiple of the window: 1.5 to 5
 
-Owns ``random_tree`` and ``random_problem``. The same chance gives the same plan. *Odd* plans have what the paper's do
-not: streams of which nothing comes, probes that find nothing, and half-way joins whose probes cost more than others'.
+Owns ``random_tree``, ``random_problem`` and ``by_streams``, the paper's other way to count the service rate. The same
+chance gives the same plan. *Odd* plans have what the paper's do not: streams of which nothing comes, probes that find
+nothing, and half-way joins whose probes cost more than others'.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 from headrace.plan.allocating import AllocationProblem, Retention, problem_of
@@ -19,6 +21,8 @@ from headrace.plan.trees import Fork, HalfWayJoin, JoinTree, Leaf, Node
 RATES = (300.0, 1200.0)
 SIZES = (200.0, 5000.0)
 SELECTIVITIES = (0.01, 0.1)
+FREE = 1e-9
+"""What a probe costs that is to cost nothing."""
 
 
 def random_tree(chance: random.Random, sides: int) -> JoinTree:
@@ -67,3 +71,13 @@ def _with_share(
 
     saturated = problem_of(tree, inf, rates, held, selectivity, fresh, cost, Retention.COUNT)
     return saturated.with_mu(mu_share * saturated.saturation.spent)
+
+
+def by_streams(problem: AllocationProblem) -> AllocationProblem:
+    """Equation 3 as printed: of all probes, only those by tuples of streams take anything. With all that they take."""
+    probes = tuple(
+        replace(one, cost=1.0 if len(half.own) == 1 else FREE)
+        for one, half in zip(problem.probes, problem.tree.half_ways, strict=True)
+    )
+    free = replace(problem, probes=probes)
+    return free.with_mu(free.saturation.spent)

@@ -26,9 +26,10 @@ def raw_name(ref: ColumnRef) -> str:
     return f"{ref.source}.{ref.name}"
 
 
-def deferred_group(group: Group) -> Group:
-    """The group, with classes that only give columns."""
-    if len(group.classes) > MOST_CLASSES or group.is_tree:
+def deferred_group(group: Group, *, is_begun: bool = False) -> Group:
+    """The group, with classes that only give columns. ``is_begun``: something waits for its operators, so that they are
+    there, however many."""
+    if group.is_tree or (len(group.classes) > MOST_CLASSES and not is_begun):
         return group
     return replace(group, classes=tuple(map(_deferred, group.classes)))
 
