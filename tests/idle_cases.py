@@ -28,6 +28,9 @@ from headrace.reference_functions import micros
 Late: TypeAlias = frozenset[tuple[StreamId, int]]
 """Rows, by stream and number."""
 
+Reached: TypeAlias = Mapping[str, tuple[int | None, bool]]
+"""How far streams have come, and whether they are idle."""
+
 HOLD_BYTES = (1, 300, 2**26)
 """What held results may weigh in memory: no more than one, some, all."""
 
@@ -97,9 +100,7 @@ class Run:
         return expected
 
 
-def late_rows(
-    reached: Mapping[str, tuple[int | None, bool]], chunks: Mapping[StreamId, Sequence[Row]]
-) -> Iterator[tuple[StreamId, int]]:
+def late_rows(reached: Reached, chunks: Mapping[StreamId, Sequence[Row]]) -> Iterator[tuple[StreamId, int]]:
     """The rows that are older than what their stream had reached."""
     for name, rows in chunks.items():
         reached_us, _ = reached[name]
@@ -110,16 +111,36 @@ def late_rows(
                 yield name, number
 
 
+def assert_passed_no_further(case: Case, host: LocalHost, before: Reached) -> None:
+    """An idle stream is where it was, or as far as the one furthest behind of those that it is joined with in a query;
+    just after their newest time, if all are idle."""
+    (shard, *_), now = host.shards, host.shards[0].reached()
+    for name in (one for one, (_, is_idle) in now.items() if is_idle):
+        bounds = [before[name][0]]
+        for query in case.queries:
+            streams = {one.stream for one in query.sources}
+            going = [now[one][0] for one in streams if not now[one][1]]
+            newest_us = [one for one in map(shard.progress.newest, streams) if one is not None]
+            if name in streams and None not in going:
+                bounds.append(min((one for one in going if one is not None), default=max(newest_us, default=0) + 1))
+        reached_us, known = now[name][0], [one for one in bounds if one is not None]
+        assert reached_us is None or reached_us <= max(known)
+
+
 def run(case: Case, way: Way, idling: Idling) -> Run:
     """The case up to where all sources are idle and nothing is left to do; its input does not end."""
     found = Run(cases.host_for(case, way))
     host = found.host
     for number, chunks in enumerate(cases.micro_batches(case, way)):
         host.idle = idling.idle[number % len(idling.idle)]
-        found.passed.update(late_rows(host.shards[0].reached(), chunks))
+        before = host.shards[0].reached()
+        found.passed.update(late_rows(before, chunks))
         cases.arrive(host, chunks)
+        assert_passed_no_further(case, host, before)
         for _ in range(idling.pauses[number % len(idling.pauses)]):
+            before = host.shards[0].reached()
             host.go_on()
+            assert_passed_no_further(case, host, before)
         assert all(shard.reached() == host.shards[0].reached() for shard in host.shards)
     host.idle = all_of(case.catalog)
     host.go_on()
