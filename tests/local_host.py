@@ -27,6 +27,7 @@ from headrace.engine.events import (
 )
 from headrace.engine.histories import Points
 from headrace.engine.packing import ORDER, ORDER_SHIFT, Envelope, Kind, Packer
+from headrace.engine.progressing import Idle
 from headrace.engine.segments import unpack_batch
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Catalog
@@ -70,6 +71,8 @@ class LocalHost:
         self._tree = tree
         self.filter_order = filter_order
         """For one micro-batch after the other, round and round: whether tuples do not wait for other streams."""
+        self.idle: Idle = frozenset()
+        """Sources that nobody waits for; may be changed between arrivals."""
         self._delivered = 0
         self._draw = None if seed is None else random.Random(seed)
         self._draw_facts = None if seed is None else random.Random(seed)
@@ -182,7 +185,8 @@ class LocalHost:
         """How this micro-batch keeps results in order."""
         is_early = self.filter_order[self._delivered % len(self.filter_order)]
         self._delivered += 1
-        return OrderingChosen(frozenset(group.signature for group in self.plan.groups) if is_early else frozenset())
+        early = frozenset(group.signature for group in self.plan.groups) if is_early else frozenset[str]()
+        return OrderingChosen(early, self.idle)
 
     def _note_times(self) -> None:
         """When each query with groups was evaluated."""

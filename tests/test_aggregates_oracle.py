@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import aggregate_cases
 import engine_cases as cases
+import outcomes
 from aggregate_cases import EPOCH_US
 from engine_cases import Case, Way, examples
 from hypothesis import given
@@ -36,7 +37,7 @@ def expected(case: Case, way: Way, query: Query, host: LocalHost) -> list[tuple[
     if times and (way.options.is_eager or way.options.reevaluate_us):
         every_us = way.options.reevaluate_us or None
         times = evaluation_times(query, case.catalog, case.arrivals, times[-1], every_us)
-    return cases.shown(grouped_answer(query, case.catalog, case.arrivals, times))
+    return outcomes.shown(grouped_answer(query, case.catalog, case.arrivals, times))
 
 
 @given(case=aggregate_cases.grouped_cases(), way=grouped_ways())
@@ -44,7 +45,7 @@ def expected(case: Case, way: Way, query: Query, host: LocalHost) -> list[tuple[
 def test_every_way_gives_the_rows_of_the_reference(case: Case, way: Way) -> None:
     host = cases.run(case, way)
     for query in case.queries:
-        assert cases.got(host, query) == expected(case, way, query, host)
+        assert outcomes.got(host, query) == expected(case, way, query, host)
 
 
 @given(
@@ -63,7 +64,7 @@ def test_restored_aggregates_go_on_as_those_that_were_kept(case: Case, way: Way,
         host.end()
     kept, restored = hosts
     for query in case.queries:
-        assert cases.got_by_batch(kept, query) == cases.got_by_batch(restored, query)
+        assert outcomes.got_by_batch(kept, query) == outcomes.got_by_batch(restored, query)
     assert sorted(kept.combined.blobs) == sorted(restored.combined.blobs)
     assert [sorted(store.blobs) for store in kept.stores] == [sorted(store.blobs) for store in restored.stores]
 
@@ -83,7 +84,7 @@ def test_queries_that_stay_do_not_notice_others_that_come_and_go(case: Case, way
         cases.arrive(host, chunks)
     host.end()
     for query in others:
-        assert cases.got(host, query) == expected(case, way, query, host)
+        assert outcomes.got(host, query) == expected(case, way, query, host)
 
 
 @given(case=aggregate_cases.grouped_cases(most_queries=2), way=grouped_ways(), at=st.integers(0, 6))
@@ -110,4 +111,4 @@ def test_a_query_that_comes_later_is_right_once_its_window_has_passed(case: Case
     def settled(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
         return [row for row in rows if row[-1] > since]  # type: ignore[operator]
 
-    assert settled(cases.got(host, late)) == settled(expected(case, way, late, host))
+    assert settled(outcomes.got(host, late)) == settled(expected(case, way, late, host))

@@ -9,6 +9,7 @@ import aggregate_cases as some
 import duck
 import duck_aggregates
 import engine_cases as cases
+import outcomes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,7 +63,7 @@ def test_value_changes_only_at_the_eager_times(data: st.DataObject) -> None:
     eager = evaluation_times(query, case.catalog, case.arrivals, last_us)
     more = sorted({*eager, *(time + step for time in eager for step in (-1, 1, SECOND_US // 2))})
     rows = grouped_answer(query, case.catalog, case.arrivals, eager)
-    assert cases.shown(grouped_answer(query, case.catalog, case.arrivals, more)) == cases.shown(rows)
+    assert outcomes.shown(grouped_answer(query, case.catalog, case.arrivals, more)) == outcomes.shown(rows)
 
 
 # --- groups in time
@@ -150,7 +151,7 @@ def test_rows_of_one_time_are_in_the_order_of_their_keys_nulls_first() -> None:
 def test_nan_is_one_group_after_all_others_and_so_is_zero_whatever_its_sign() -> None:
     values = (math.nan, -0.0, 1.0, 0.0, math.nan, math.inf)
     arrivals = {A: [cases.row(0, i, x=one) for i, one in enumerate(values)]}
-    rows = cases.shown(rows_of(query_of((A,), (1,), (cases.column(0, "x"),)), arrivals, [0]))
+    rows = outcomes.shown(rows_of(query_of((A,), (1,), (cases.column(0, "x"),)), arrivals, [0]))
     assert rows == [(0.0, 2, 0.0), (1.0, 1, 0.0), (math.inf, 1, 0.0), ("NaN", 2, 0.0)]
     assert math.copysign(1.0, rows[0][0]) == 1.0  # type: ignore[arg-type]
 
@@ -230,7 +231,7 @@ P = ColumnRef(0, "p", decimal(38, 2))
     ],
 )
 def test_fold(kind: Fold, argument: Expression, values: list[Value], expected: Value) -> None:
-    assert cases.shown([(fold(Aggregate(kind, argument), values),)]) == [(expected,)]
+    assert outcomes.shown([(fold(Aggregate(kind, argument), values),)]) == [(expected,)]
 
 
 @pytest.mark.parametrize("kind", [Fold.MIN, Fold.MAX, Fold.SUM])

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 import engine_cases as cases
+import outcomes
 import pytest
 from engine_cases import Case, Way, examples
 from hypothesis import example, given
@@ -82,7 +83,7 @@ def test_what_waits_before_an_operator_is_not_for_a_later_query_of_the_same_name
     assert queued
     assert later
     assert all(abs(row["ts0"] - row["ts1"]).total_seconds() <= 1 for row in later)  # type: ignore[operator]
-    assert cases.same_rows(cases.got(host, stays), reference.answer(stays, case.catalog, case.arrivals))
+    assert outcomes.same_rows(outcomes.got(host, stays), reference.answer(stays, case.catalog, case.arrivals))
 
 
 # --- queries that stay
@@ -105,12 +106,12 @@ def test_queries_that_stay_get_what_they_would_have_got_undisturbed(
             changed.change(case.catalog, (*after, *case.queries))
         cases.arrive(changed, chunks)
         cases.arrive(undisturbed, chunks)
-        cases.assert_store_holds_what_is_needed(changed)
+        outcomes.assert_store_holds_what_is_needed(changed)
     changed.end()
     undisturbed.end()
     for query in case.queries:
-        pairs = zip(cases.got_by_batch(changed, query), cases.got_by_batch(undisturbed, query), strict=True)
-        assert all(cases.same_rows(*pair) for pair in pairs)
+        pairs = zip(outcomes.got_by_batch(changed, query), outcomes.got_by_batch(undisturbed, query), strict=True)
+        assert all(outcomes.same_rows(*pair) for pair in pairs)
 
 
 @given(change=changes(), way=cases.ways(), at=st.integers(0, 6))
@@ -125,13 +126,13 @@ def test_queries_that_stay_get_all_they_would_have_got_whatever_the_budget(
         if number == at:
             host.change(case.catalog, (*after, *case.queries))
         cases.arrive(host, chunks)
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
     host.end()
-    cases.assert_store_holds_what_is_needed(host)
+    outcomes.assert_store_holds_what_is_needed(host)
     for query in case.queries:
         answer = reference.answer(query, case.catalog, case.arrivals)
-        assert cases.same_rows(cases.got(host, query), cases.shown(answer))
-        cases.assert_batches_in_order(host, query)
+        assert outcomes.same_rows(outcomes.got(host, query), outcomes.shown(answer))
+        outcomes.assert_batches_in_order(host, query)
 
 
 @given(case=cases.cases(most_queries=2, kinds="all"), way=cases.ways(shards=(1,)), at=st.integers(0, 6))
@@ -144,7 +145,7 @@ def test_a_restart_with_the_same_queries_changes_no_row_and_no_order(case: Case,
         cases.arrive(host, chunks)
     host.end()
     for query in case.queries:
-        assert cases.got(host, query) == cases.shown(reference.answer(query, case.catalog, case.arrivals))
+        assert outcomes.got(host, query) == outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
 
 
 @pytest.mark.parametrize("windows", [within_us(5 * cases.SECOND_US), (Extent(Measure.ROWS, 1),) * 2])
@@ -161,7 +162,7 @@ def test_rows_kept_under_two_plans_and_due_together_are_one_stream(windows: tupl
     host.change(patient, (stays, replace(join("new", extra="n"), windows=windows)))
     cases.arrive(host, {A: [rows[2]]})
     host.end()
-    assert cases.got(host, stays) == cases.shown(reference.answer(stays, patient, case.arrivals))
+    assert outcomes.got(host, stays) == outcomes.shown(reference.answer(stays, patient, case.arrivals))
 
 
 # --- queries that come
@@ -187,7 +188,7 @@ def test_a_new_query_gives_no_wrong_row_and_all_rows_of_what_arrives_after_it(
     for query in after:
         if any(extent.measure is Measure.ROWS for extent in query.windows):
             continue  # a count window counts from the tuples held when its query came
-        answer = cases.shown(reference.answer(query, case.catalog, case.arrivals))
+        answer = outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
         sources = len(query.sources)
         ids = slice(sources, 2 * sources)
         fresh = [
@@ -195,7 +196,7 @@ def test_a_new_query_gives_no_wrong_row_and_all_rows_of_what_arrives_after_it(
             for row in answer
             if all(number >= seen[one.stream] for number, one in zip(row[ids], query.sources, strict=True))  # type: ignore[operator]
         ]
-        rows = Counter(cases.got(host, query))
+        rows = Counter(outcomes.got(host, query))
         assert Counter(fresh) <= rows <= Counter(answer)
 
 
@@ -251,7 +252,7 @@ def test_a_query_that_goes_in_the_middle_of_a_backlog_leaves_nothing_behind() ->
     host.change(TWO, (join("stays", window_s=1),))
     host.go_on()
     assert not host.is_behind
-    cases.assert_store_holds_what_is_needed(host)
+    outcomes.assert_store_holds_what_is_needed(host)
     host.change(TWO, (join("stays", window_s=1), large))
     cases.arrive(host, {name: [cases.row(200, 200)] for name in (A, B)})
     host.end()
@@ -265,12 +266,12 @@ def test_a_hundred_changes_leave_the_store_as_it_was() -> None:
         beside = [join(f"q{number}", window_s=number % 7, extra=("id", "n", "name")[number % 3])]
         host.change(TWO, (*SMALL.queries, *beside))
         cases.arrive(host, {name: [cases.row(number, number)] for name in (A, B)})
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
         assert len(host.stores[0].blobs) <= 60
     host.change(TWO, SMALL.queries)
     host.end()
     arrived = {name: [cases.row(number, number) for number in range(100)] for name in (A, B)}
-    assert cases.same_rows(cases.got(host, SMALL.queries[0]), reference.answer(SMALL.queries[0], TWO, arrived))
+    assert outcomes.same_rows(outcomes.got(host, SMALL.queries[0]), reference.answer(SMALL.queries[0], TWO, arrived))
 
 
 # --- the store
@@ -285,7 +286,7 @@ def test_dropped_groups_leave_nothing_in_the_store() -> None:
         host.change(TWO, SMALL.queries)
         cases.arrive(host, {A: [], B: []})
         assert 0 < len(host.stores[0].blobs) < kept_for_both
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
         host.change(TWO, (join("other", "name"),))
         host.end()
         assert host.stores[0].blobs == {}
@@ -301,7 +302,7 @@ def test_the_store_empties_when_all_streams_have_moved_beyond_every_window(case:
         rows = {one.name: ahead if one.partition else ahead[:1] for one in case.catalog.streams}
         cases.arrive(host, rows)
         cases.go_on_to_the_end(host)
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
     for store in host.stores:  # a run of each input, and what is on hold at the very last time
         assert len(store.blobs) <= most * (3 if any(one.partition for one in case.catalog.streams) else 1)
 
@@ -313,4 +314,4 @@ def test_many_micro_batches_keep_few_blobs_and_about_a_window_of_rows() -> None:
         cases.arrive(host, {name: [cases.row(number / 50, number)] for name in (A, B)})
         assert host.shards[0].holdings().held_rows <= 2 * 2 * 55
         assert len(host.stores[0].blobs) <= 2 * 2 * 55
-    cases.assert_store_holds_what_is_needed(host)
+    outcomes.assert_store_holds_what_is_needed(host)

@@ -12,6 +12,7 @@ from itertools import permutations
 
 import duck
 import engine_cases as cases
+import outcomes
 import pytest
 from engine_cases import Case, Row, Way
 from local_host import LocalHost
@@ -61,7 +62,7 @@ def by_duckdb(case: Case) -> Answer:
 def on_shards(shards: int, way: Way = Way(blocks=(1,))) -> Callable[[Case], Answer]:  # noqa: B008
     def run(case: Case) -> Answer:
         host = cases.run(case, Way(way.blocks, way.lags, shards))
-        rows = cases.got(host, case.queries[0])
+        rows = outcomes.got(host, case.queries[0])
         return rows if shards == 1 else sorted(rows, key=by_reference(case).index)
 
     return run
@@ -262,7 +263,7 @@ def test_a_block_larger_than_a_slice_is_scanned_once(method: str) -> None:
     query = "SELECT a.id, b.id AS b, c.id AS c FROM a, b, c WHERE a.k = b.k AND b.n = c.n WINDOW 9 s"
     case = case_of(query, a=rows, b=rows, c=rows)
     host = cases.run(case, Way(options=replace(cases.ONE_SHARD, method=method)))
-    assert cases.got(host, case.queries[0]) == [(number,) * 3 for number in range(600)]
+    assert outcomes.got(host, case.queries[0]) == [(number,) * 3 for number in range(600)]
 
 
 # --- no equality
@@ -346,14 +347,14 @@ def test_a_block_on_one_shard_scans_a_larger_window_when_its_turn_comes(restorin
     host = cases.host_for(case, way)
     cases.arrive(host, case.arrivals)
     near = [(1, 1, 0), (2, 1, 0)]
-    assert (cases.got(host, small), cases.got(host, large)) == (near, [])
-    (blocks,) = cases.pending(host.shards[0]).values()
+    assert (outcomes.got(host, small), outcomes.got(host, large)) == (near, [])
+    (blocks,) = outcomes.pending(host.shards[0]).values()
     assert [done for _, done in blocks] == [(SECOND_US,) * 3]
     assert held_rows(host) == 2 * len(near)
     host.go_on()
-    assert cases.got(host, small) == near
-    assert cases.got(host, large) == [(a, b, 0) for a in range(3) for b in range(2)]
-    assert cases.got(host, turned) == [(a, b, 0) for b in range(2) for a in range(3)]
+    assert outcomes.got(host, small) == near
+    assert outcomes.got(host, large) == [(a, b, 0) for a in range(3) for b in range(2)]
+    assert outcomes.got(host, turned) == [(a, b, 0) for b in range(2) for a in range(3)]
 
 
 def held_rows(host: LocalHost) -> int:
@@ -383,9 +384,9 @@ def test_a_new_query_with_another_window_uses_the_tuples_held(shards: int, resto
     cases.arrive(host, {a: [event(1, 2)], b: [event(1, 2)], c: [event(1, 2)]})
     host.end()
     at_two = {(x, y, z) for x in range(2) for y in range(2) for z in range(2)} - {(0, 0, 0)}
-    assert sorted(cases.got(host, stays)) == [(0, 0, 0), *sorted(at_two)]
-    assert at_two <= set(cases.got(host, comes)) <= at_two | {(0, 0, 0)}
-    assert len(cases.got(host, comes)) == len(set(cases.got(host, comes)))
+    assert sorted(outcomes.got(host, stays)) == [(0, 0, 0), *sorted(at_two)]
+    assert at_two <= set(outcomes.got(host, comes)) <= at_two | {(0, 0, 0)}
+    assert len(outcomes.got(host, comes)) == len(set(outcomes.got(host, comes)))
 
 
 @pytest.mark.parametrize("shards", [1, 4])
@@ -397,7 +398,7 @@ def test_rows_after_an_end_join_those_still_in_the_windows(shards: int) -> None:
     host.end()
     cases.arrive(host, {c: [event(0, 2), event(1, 7)]})
     host.end()
-    assert cases.got(host, case.queries[0]) == [(0, 0, 0)]
+    assert outcomes.got(host, case.queries[0]) == [(0, 0, 0)]
 
 
 @pytest.mark.parametrize("counted", [False, True])
@@ -414,7 +415,7 @@ def test_newer_tuples_have_counted_their_rows_when_one_comes_after_an_end(apart_
     cases.arrive(host, {b: [event(1, 1)]})
     host.end()
     rows = [(0, 0), (1, 0), (0, 1)]
-    assert host.counts["q"] == len(rows) if counted else cases.got(host, case.queries[0]) == rows
+    assert host.counts["q"] == len(rows) if counted else outcomes.got(host, case.queries[0]) == rows
 
 
 # --- numbers at their ends

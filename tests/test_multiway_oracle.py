@@ -14,6 +14,7 @@ from dataclasses import replace
 import duck
 import engine_cases as cases
 import multiway_cases as multi
+import outcomes
 import pytest
 import strategies as some
 from engine_cases import Case, Way, examples
@@ -37,15 +38,15 @@ def database() -> duck.duckdb.DuckDBPyConnection:
 
 
 def wanted(case: Case, query: Query) -> cases.Answer:
-    return cases.shown(reference.answer(query, case.catalog, case.arrivals))
+    return outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
 
 
 def assert_answers(host: LocalHost, case: Case, way: Way) -> None:
     """Row for row on one shard; on several the same rows, and no micro-batch goes back in time."""
     for query in case.queries:
-        answer, rows = wanted(case, query), cases.got(host, query)
-        assert cases.same_rows(rows, answer)
-        cases.assert_batches_in_order(host, query)
+        answer, rows = wanted(case, query), outcomes.got(host, query)
+        assert outcomes.same_rows(rows, answer)
+        outcomes.assert_batches_in_order(host, query)
         assert way.shards > 1 or rows == answer
 
 
@@ -156,8 +157,8 @@ def test_rows_for_a_shared_sink_are_in_order_beside_bands(case: Case, way: Way) 
     way = replace(way, options=replace(way.options, cut=Cut.BANDS))
     host = cases.run(replace(case, queries=(*case.queries, *shared)), way)
     for query, one in zip(case.queries, shared, strict=True):
-        assert cases.got(host, one) == wanted(case, query)
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
+        assert outcomes.got(host, one) == wanted(case, query)
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
 
 
 @given(case=multi.inputs(), way=cases.ways(shards=(1,)))
@@ -165,8 +166,8 @@ def test_rows_for_a_shared_sink_are_in_order_beside_bands(case: Case, way: Way) 
 def test_bands_of_one_shard_are_the_same_rows_in_batches_in_order(case: Case, way: Way) -> None:
     host = cases.run(case, replace(way, options=replace(way.options, cut=Cut.BANDS)))
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
-        cases.assert_batches_in_order(host, query)
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
+        outcomes.assert_batches_in_order(host, query)
 
 
 @given(case=multi.inputs(), way=cases.ways(shards=(1,)))
@@ -175,7 +176,7 @@ def test_a_query_runs_alone_as_it_runs_with_others(case: Case, way: Way) -> None
     together = cases.run(case, way)
     for query in case.queries:
         alone = cases.run(replace(case, queries=(query,)), way)
-        assert cases.got(alone, query) == cases.got(together, query)
+        assert outcomes.got(alone, query) == outcomes.got(together, query)
 
 
 @given(case=multi.inputs(most_queries=2), way=cases.ways(shards=SHARDS), data=st.data())
@@ -215,9 +216,9 @@ def test_micro_batches_without_input_finish_what_a_budget_left(case: Case, way: 
         assert not unlimited.is_behind
     cases.go_on_to_the_end(budgeted)
     for query in case.queries:
-        assert cases.same_rows(cases.got(budgeted, query), cases.got(unlimited, query))
-        assert way.shards > 1 or cases.got(budgeted, query) == cases.got(unlimited, query)
-        cases.assert_batches_in_order(budgeted, query)
+        assert outcomes.same_rows(outcomes.got(budgeted, query), outcomes.got(unlimited, query))
+        assert way.shards > 1 or outcomes.got(budgeted, query) == outcomes.got(unlimited, query)
+        outcomes.assert_batches_in_order(budgeted, query)
 
 
 @given(
@@ -234,14 +235,14 @@ def test_a_restored_shard_goes_on_as_the_one_that_was_kept(case: Case, way: Way,
             cases.arrive(host, chunks)
             for _ in range(pauses[number % len(pauses)]):
                 host.go_on()
-            cases.assert_store_holds_what_is_needed(host)
+            outcomes.assert_store_holds_what_is_needed(host)
         assert hosts[0].is_behind == hosts[1].is_behind
     for host in hosts:
         host.end()
         assert not host.is_behind
     kept, restored = hosts
     for query in case.queries:
-        assert cases.got_by_batch(kept, query) == cases.got_by_batch(restored, query)
+        assert outcomes.got_by_batch(kept, query) == outcomes.got_by_batch(restored, query)
     assert_answers(restored, case, way)
 
 
@@ -264,16 +265,16 @@ def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, wa
             host.end()
     host.end()
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
 
 
 @given(case=multi.inputs(), way=cases.ways(shards=SHARDS))
 @examples(15)
 def test_an_end_without_waiting_rows_gives_nothing(case: Case, way: Way) -> None:
     host = cases.run(case, way)
-    before = cases.all_rows(host)
+    before = outcomes.all_rows(host)
     host.end()
-    assert cases.all_rows(host) == before
+    assert outcomes.all_rows(host) == before
 
 
 # --- queries that come and go
@@ -298,7 +299,7 @@ def test_queries_are_isolated_whatever_else_comes_and_goes(case: Case, data: st.
         cases.arrive(host, chunks)
         if data.draw(st.integers(0, 2)) == 0:
             host.go_on()
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
     host.end()
     assert_answers(host, case, way)
 
@@ -328,7 +329,7 @@ def test_a_new_query_gives_no_wrong_row_and_all_rows_of_what_arrives_after_it(
     host.end()
     assert_answers(host, case, way)
     for query in coming:
-        answer, rows = wanted(case, query), Counter(cases.got(host, query))
+        answer, rows = wanted(case, query), Counter(outcomes.got(host, query))
         fresh = Counter(row for row in answer if _all_arrived_later(query, row, seen))
         assert fresh <= rows <= Counter(answer)
 
@@ -370,7 +371,7 @@ def test_queries_that_go_leave_nothing_in_the_store(case: Case, way: Way, at: in
         cases.arrive(host, chunks)
     host.end()
     for query in case.queries:
-        rows = cases.got(host, query)[before[query.name] :]
+        rows = outcomes.got(host, query)[before[query.name] :]
         assert all(_all_arrived_later(query, row, seen) for row in rows)
         assert counts_rows(query) or Counter(rows) <= Counter(wanted(case, query))
 
@@ -387,7 +388,7 @@ def test_late_and_malformed_rows_are_rejected_once_each(case: Case, way: Way) ->
     for name, intake in reference.accepted(case.catalog, case.arrivals).items():
         expected.update((name, "late", seq) for seq in intake.late)
         expected.update((name, "malformed", seq) for seq in intake.malformed)
-    assert cases.rejected(host) == expected
+    assert outcomes.rejected(host) == expected
 
 
 def whole(stream: StreamId) -> Query:

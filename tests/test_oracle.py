@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import duck
 import engine_cases as cases
+import outcomes
 import pytest
 import strategies as some
 from engine_cases import examples
@@ -35,7 +36,7 @@ TWO = Catalog((Stream(A, cases.WIDE, "ts"), Stream(B, cases.WIDE, "ts")))
 
 
 def wanted(case: Case, query: Query) -> cases.Answer:
-    return cases.shown(reference.answer(query, case.catalog, case.arrivals))
+    return outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
 
 
 # --- answers
@@ -46,7 +47,7 @@ def wanted(case: Case, query: Query) -> cases.Answer:
 def test_one_shard_gives_the_answer_row_for_row(case: Case, way: Way) -> None:
     host = cases.run(case, way)
     for query in case.queries:
-        assert cases.got(host, query) == wanted(case, query)
+        assert outcomes.got(host, query) == wanted(case, query)
 
 
 @given(case=cases.cases(kinds="all"), way=cases.ways(shards=(2, 3)))
@@ -54,8 +55,8 @@ def test_one_shard_gives_the_answer_row_for_row(case: Case, way: Way) -> None:
 def test_many_shards_give_the_same_rows_and_batches_in_order(case: Case, way: Way) -> None:
     host = cases.run(case, way)
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
-        cases.assert_batches_in_order(host, query)
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
+        outcomes.assert_batches_in_order(host, query)
 
 
 @given(case=cases.cases(kinds="all"), way=cases.ways(shards=(1,)))
@@ -63,8 +64,8 @@ def test_many_shards_give_the_same_rows_and_batches_in_order(case: Case, way: Wa
 def test_bands_of_one_shard_are_the_same_rows_in_batches_in_order(case: Case, way: Way) -> None:
     host = cases.run(case, replace(way, options=replace(way.options, cut=Cut.BANDS)))
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
-        cases.assert_batches_in_order(host, query)
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
+        outcomes.assert_batches_in_order(host, query)
 
 
 @given(case=cases.cases(most_queries=1, max_rows=10, kinds="all"), way=cases.ways())
@@ -75,7 +76,7 @@ def test_engine_reference_and_duckdb_agree(case: Case, way: Way) -> None:
     independent = duck.answer(query, case.catalog, case.arrivals)
     assert len(answer) == len(independent)
     assert all(some.all_agree(*pair) for pair in zip(answer, independent, strict=True))
-    assert cases.same_rows(cases.got(cases.run(case, way), query), independent)
+    assert outcomes.same_rows(outcomes.got(cases.run(case, way), query), independent)
 
 
 @given(case=cases.cases(kinds="all"), way=cases.ways(shards=(1,)))
@@ -84,7 +85,7 @@ def test_a_query_runs_alone_as_it_runs_with_others(case: Case, way: Way) -> None
     together = cases.run(case, way)
     for query in case.queries:
         alone = cases.run(replace(case, queries=(query,)), way)
-        assert cases.got(alone, query) == cases.got(together, query)
+        assert outcomes.got(alone, query) == outcomes.got(together, query)
 
 
 @given(case=cases.cases(kinds="all"), way=cases.ways())
@@ -113,7 +114,7 @@ def test_rows_without_an_order_arrive_as_if_sorted_within_their_micro_batch(case
             told[name] += sorted((row for row in rows if row["ts"] is not None), key=lambda row: row["ts"])  # type: ignore[arg-type,return-value]
     host.end()
     for query in case.queries:
-        assert cases.got(host, query) == wanted(replace(case, arrivals=told), query)
+        assert outcomes.got(host, query) == wanted(replace(case, arrivals=told), query)
 
 
 @given(case=cases.cases(kinds="all"), way=cases.ways(shards=(1,)), together=st.integers(2, 4), data=st.data())
@@ -133,7 +134,7 @@ def test_chunks_of_one_micro_batch_count_in_their_order_however_they_come(
         host.deliver(data.draw(st.permutations(envelopes)))
     host.end()
     for query in case.queries:
-        assert cases.got(host, query) == wanted(case, query)
+        assert outcomes.got(host, query) == wanted(case, query)
 
 
 def test_a_later_chunk_that_is_delivered_first_still_comes_later() -> None:
@@ -143,7 +144,7 @@ def test_a_later_chunk_that_is_delivered_first_still_comes_later() -> None:
     chunks = [cases.packed(host, A, [row], order) for order, row in enumerate(case.arrivals[A])]
     host.deliver([envelope for chunk in chunks[::-1] for envelope in chunk])
     assert [row["id"] for row in host.rows("all_a")] == [0, 1]
-    assert cases.rejected(host) == Counter({("a", "late", 2): 1})
+    assert outcomes.rejected(host) == Counter({("a", "late", 2): 1})
 
 
 def everything(stream: StreamId) -> Query:
@@ -192,7 +193,7 @@ def test_late_and_malformed_rows_are_rejected_once_each(case: Case, way: Way) ->
     for name, intake in reference.accepted(case.catalog, case.arrivals).items():
         expected.update((name, "late", seq) for seq in intake.late)
         expected.update((name, "malformed", seq) for seq in intake.malformed)
-    assert cases.rejected(host) == expected
+    assert outcomes.rejected(host) == expected
 
 
 # --- ends and goings-on
@@ -214,16 +215,16 @@ def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, wa
             host.end()
     host.end()
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
 
 
 @given(case=cases.cases(kinds="all"), way=cases.ways())
 @examples(40)
 def test_an_end_without_waiting_rows_gives_nothing(case: Case, way: Way) -> None:
     host = cases.run(case, way)
-    before = {query.name: cases.got(host, query) for query in case.queries}
+    before = {query.name: outcomes.got(host, query) for query in case.queries}
     host.end()
-    assert before == {query.name: cases.got(host, query) for query in case.queries}
+    assert before == {query.name: outcomes.got(host, query) for query in case.queries}
 
 
 # --- budgets
@@ -240,12 +241,12 @@ def test_micro_batches_without_input_finish_what_a_budget_left(case: Case, way: 
         assert not unlimited.is_behind
     cases.go_on_to_the_end(budgeted)
     for query in case.queries:
-        assert cases.same_rows(cases.got(budgeted, query), cases.got(unlimited, query))
-        assert way.shards > 1 or cases.got(budgeted, query) == cases.got(unlimited, query)
-        cases.assert_batches_in_order(budgeted, query)
-    before = cases.all_rows(budgeted)
+        assert outcomes.same_rows(outcomes.got(budgeted, query), outcomes.got(unlimited, query))
+        assert way.shards > 1 or outcomes.got(budgeted, query) == outcomes.got(unlimited, query)
+        outcomes.assert_batches_in_order(budgeted, query)
+    before = outcomes.all_rows(budgeted)
     budgeted.go_on()
-    assert cases.all_rows(budgeted) == before
+    assert outcomes.all_rows(budgeted) == before
 
 
 @given(case=cases.cases(kinds="all"), way=cases.ways(), pauses=st.lists(st.integers(0, 2), min_size=1, max_size=4))
@@ -259,14 +260,14 @@ def test_in_the_middle_of_a_backlog_all_is_as_it_should_be(case: Case, way: Way,
         for step in range(pauses[number % len(pauses)] + 1):
             if step:
                 host.go_on()
-            cases.assert_store_holds_what_is_needed(host)
-            cases.assert_shards_wait_alike(host)
-            assert way.backlog_rows is None or cases.backlog(host) <= way.backlog_rows
+            outcomes.assert_store_holds_what_is_needed(host)
+            outcomes.assert_shards_wait_alike(host)
+            assert way.backlog_rows is None or outcomes.backlog(host) <= way.backlog_rows
     host.end()
     assert not host.is_behind
-    assert cases.backlog(host) == 0
+    assert outcomes.backlog(host) == 0
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
 
 
 @given(case=cases.cases(kinds="all"), way=cases.ways())
@@ -276,11 +277,11 @@ def test_every_step_of_a_backlog_takes_at_least_one_turn_and_adds_nothing(case: 
     host = cases.host_for(case, replace(way, probes=1, backlog_rows=None))
     for chunks in cases.micro_batches(case, way):
         cases.arrive(host, chunks)
-    before = sum(len(blocks) for blocks in cases.pending(host.shards[0]).values())
+    before = sum(len(blocks) for blocks in outcomes.pending(host.shards[0]).values())
     most = max((len(group.windows) for group in host.plan.groups), default=0)
     for _ in range(before * most):
         host.go_on()
-    assert cases.backlog(host) == 0
+    assert outcomes.backlog(host) == 0
 
 
 @given(case=cases.busy_cases(), way=cases.busy_ways())
@@ -294,10 +295,10 @@ def test_a_backlog_of_one_join_gives_every_query_its_answer_without_an_end(case:
     cases.arrive(host, {stream.name: ahead for stream in case.catalog.streams})
     cases.go_on_to_the_end(host)
     for query in case.queries:
-        rows = [row for row in cases.got(host, query) if 999 not in row]
-        assert cases.same_rows(rows, wanted(case, query))
+        rows = [row for row in outcomes.got(host, query) if 999 not in row]
+        assert outcomes.same_rows(rows, wanted(case, query))
         assert way.shards > 1 or rows == wanted(case, query)
-        cases.assert_batches_in_order(host, query)
+        outcomes.assert_batches_in_order(host, query)
 
 
 @given(case=st.one_of(cases.busy_cases(), cases.cases(most_queries=3, kinds="all")), data=st.data())
@@ -314,13 +315,13 @@ def test_queries_are_isolated_whatever_else_runs_comes_and_goes(case: Case, data
         cases.arrive(host, chunks)
         if data.draw(st.integers(0, 2)) == 0:
             host.go_on()
-        cases.assert_shards_wait_alike(host)
+        outcomes.assert_shards_wait_alike(host)
     host.end()
     for query in case.queries:
-        alone = cases.got(cases.run(replace(case, queries=(query,))), query)
-        assert cases.same_rows(cases.got(host, query), alone)
-        assert way.shards > 1 or cases.got(host, query) == alone
-        cases.assert_batches_in_order(host, query)
+        alone = outcomes.got(cases.run(replace(case, queries=(query,))), query)
+        assert outcomes.same_rows(outcomes.got(host, query), alone)
+        assert way.shards > 1 or outcomes.got(host, query) == alone
+        outcomes.assert_batches_in_order(host, query)
 
 
 def _variants_of(case: Case) -> st.SearchStrategy[list[Query]]:
@@ -347,7 +348,7 @@ def test_a_restored_shard_goes_on_as_the_one_that_was_kept(case: Case, way: Way,
         host.end()
     kept, restored = hosts
     for query in case.queries:
-        assert cases.got_by_batch(kept, query) == cases.got_by_batch(restored, query)
+        assert outcomes.got_by_batch(kept, query) == outcomes.got_by_batch(restored, query)
     assert [sorted(store.blobs) for store in kept.stores] == [sorted(store.blobs) for store in restored.stores]
 
 
@@ -376,7 +377,7 @@ def test_a_window_that_is_done_with_two_smaller_ones_gets_its_rows(policy: str) 
     host.end()
     arrived = {name: [cases.row(second, second) for second in range(3)] for name in (A, B)}
     for query in queries:
-        assert cases.got(host, query) == wanted(Case(TWO, arrived, ()), query)
+        assert outcomes.got(host, query) == wanted(Case(TWO, arrived, ()), query)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -390,7 +391,7 @@ def test_a_query_that_comes_in_the_middle_of_a_backlog_does_not_disturb_another(
     cases.go_on_to_the_end(host)
     host.end()
     arrived = {name: [cases.row(second, second) for second in range(6)] for name in (A, B)}
-    assert cases.got(host, stays) == wanted(Case(TWO, arrived, ()), stays)
+    assert outcomes.got(host, stays) == wanted(Case(TWO, arrived, ()), stays)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -411,7 +412,7 @@ def test_a_smaller_query_that_goes_in_the_middle_of_a_backlog_does_not_disturb_a
     host.change(TWO, (stays,))
     cases.go_on_to_the_end(host)
     host.end()
-    assert cases.got(host, stays) == wanted(Case(TWO, arrived, ()), stays)
+    assert outcomes.got(host, stays) == wanted(Case(TWO, arrived, ()), stays)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -448,7 +449,7 @@ def test_rows_that_wait_for_another_stream_are_no_backlog(policy: str) -> None:
         cases.arrive(host, {A: [cases.row(second, second)]})
     for _ in range(20):
         host.go_on()
-    assert (host.is_behind, cases.backlog(host)) == (False, 0)
+    assert (host.is_behind, outcomes.backlog(host)) == (False, 0)
     assert [len(host.rows(name)) for name in ("small", "middle", "large")] == [1, 1, 1]
 
 
@@ -472,4 +473,4 @@ def test_results_held_when_a_restored_block_has_scanned_all_are_a_backlog_still(
     assert host.is_behind
     cases.go_on_to_the_end(host)
     for query in queries:
-        assert cases.got(host, query) == wanted(Case(TWO, {A: rows}, ()), query)
+        assert outcomes.got(host, query) == wanted(Case(TWO, {A: rows}, ()), query)

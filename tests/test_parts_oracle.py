@@ -14,6 +14,7 @@ from dataclasses import replace
 import duck
 import engine_cases as cases
 import multiway_cases as multi
+import outcomes
 import pytest
 import strategies as some
 from engine_cases import Case, Row, Way, examples
@@ -67,10 +68,10 @@ def _counted(sources: int) -> st.SearchStrategy[tuple[Extent, ...]]:
 
 def assert_answers(host: LocalHost, case: Case, shards: int) -> None:
     for query in case.queries:
-        answer = cases.shown(reference.answer(query, case.catalog, case.arrivals))
-        rows = cases.got(host, query)
-        assert cases.same_rows(rows, answer)
-        cases.assert_batches_in_order(host, query)
+        answer = outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
+        rows = outcomes.got(host, query)
+        assert outcomes.same_rows(rows, answer)
+        outcomes.assert_batches_in_order(host, query)
         assert shards > 1 or rows == answer
 
 
@@ -126,7 +127,7 @@ def test_what_is_late_is_late_within_its_source_alone(case: Case, way: Way) -> N
     late = Counter(
         (str(name), "late", case.arrivals[name][seq]["id"]) for name, intake in intakes.items() for seq in intake.late
     )
-    assert Counter({one: count for one, count in cases.rejected(host).items() if one[1] == "late"}) == late
+    assert Counter({one: count for one, count in outcomes.rejected(host).items() if one[1] == "late"}) == late
 
 
 # --- the case by which it was found
@@ -145,5 +146,5 @@ def test_a_window_of_rows_counts_ties_of_two_sources_as_they_arrived(shards: int
     windows = (Extent(Measure.ROWS, 2), Extent(Measure.ROWS, 2))
     query = Query(QueryId("q"), (Source(A, "s0"), Source(B, "s1")), joined, outputs, windows)
     case = Case(catalog, {A: rows, B: later}, (query,))
-    got = cases.got(cases.run(case, Way(shards=shards)), query)
+    got = outcomes.got(cases.run(case, Way(shards=shards)), query)
     assert sorted(row[2:] for row in got) == [(4, 10), (4, 11), (5, 10), (5, 11)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 import engine_cases as cases
+import outcomes
 from engine_cases import Row, Way, examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -106,13 +107,13 @@ class ShardMachine(RuleBasedStateMachine):
         if hasattr(self, "host"):
             for shard in self.host.shards:
                 shard.validate()
-            cases.assert_shards_wait_alike(self.host)
+            outcomes.assert_shards_wait_alike(self.host)
 
     @invariant()
     def rows_so_far_are_right(self) -> None:
         for query in getattr(self, "staying", ()):
-            wanted = cases.shown(reference.answer(query, self.catalog, self.arrived))
-            rows = cases.got(self.host, query)
+            wanted = outcomes.shown(reference.answer(query, self.catalog, self.arrived))
+            rows = outcomes.got(self.host, query)
             assert Counter(rows) <= Counter(wanted)
             if self.plain:
                 assert rows == wanted[: len(rows)]
@@ -121,10 +122,10 @@ class ShardMachine(RuleBasedStateMachine):
         if not hasattr(self, "host"):
             return
         self.host.end()
-        cases.assert_store_holds_what_is_needed(self.host)
+        outcomes.assert_store_holds_what_is_needed(self.host)
         for query in self.staying:
             wanted = reference.answer(query, self.catalog, self.arrived)
-            assert cases.same_rows(cases.got(self.host, query), wanted)
+            assert outcomes.same_rows(outcomes.got(self.host, query), wanted)
 
 
 TestShardMachine = ShardMachine.TestCase

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import engine_cases as cases
 import multiway_cases as multi
+import outcomes
 import pyarrow as pa
 import pytest
 import skew_cases as skew
@@ -30,13 +31,13 @@ SHARDS = (2, 4, 9)
 
 
 def wanted(case: Case, query: Query) -> cases.Answer:
-    return cases.shown(reference.answer(query, case.catalog, case.arrivals))
+    return outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
 
 
 def assert_answers(host: LocalHost, case: Case) -> None:
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
-        cases.assert_batches_in_order(host, query)
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
+        outcomes.assert_batches_in_order(host, query)
 
 
 def skewed_host(case: Case, way: Way, data: st.DataObject) -> LocalHost:
@@ -50,8 +51,8 @@ def run(case: Case, way: Way, data: st.DataObject, ends: frozenset[int] = frozen
     host = skewed_host(case, way, data)
     for number, chunks in enumerate(cases.micro_batches(case, way)):
         cases.arrive(host, chunks)
-        cases.assert_store_holds_what_is_needed(host)
-        cases.assert_shards_wait_alike(host)
+        outcomes.assert_store_holds_what_is_needed(host)
+        outcomes.assert_shards_wait_alike(host)
         host.grids = data.draw(skew.more_heavy(host))
         if number in ends:
             host.end()
@@ -118,7 +119,7 @@ def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, wa
     case = replace(case, queries=tuple(one for one in case.queries if not counts_rows(one)))
     host = run(case, way, data, data.draw(st.frozensets(st.integers(0, 6), min_size=1, max_size=3)))
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
 
 
 def counts_rows(query: Query) -> bool:
@@ -137,7 +138,7 @@ def test_queries_that_come_and_go_change_nothing_for_the_others(case: Case, data
             host.change(case.catalog, [*case.queries, *data.draw(st.sampled_from(([], [beside])))])
         cases.arrive(host, chunks)
         host.grids = data.draw(skew.more_heavy(host))
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
     host.end()
     assert_answers(host, case)
 
@@ -159,7 +160,7 @@ def test_late_and_malformed_rows_are_rejected_once_each(case: Case, way: Way, da
     for name, intake in reference.accepted(case.catalog, case.arrivals).items():
         expected.update((name, "late", seq) for seq in intake.late)
         expected.update((name, "malformed", seq) for seq in intake.malformed)
-    assert cases.rejected(host) == expected
+    assert outcomes.rejected(host) == expected
 
 
 # --- load

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import engine_cases as cases
 import multiway_cases as multi
+import outcomes
 import pytest
 from engine_cases import Case, Way, examples
 from hypothesis import assume, given
@@ -102,12 +103,12 @@ def test_a_restored_tree_that_defers_goes_on_as_the_one_that_was_kept(case: Case
     for chunks in cases.micro_batches(case, way):
         for host in hosts:
             cases.arrive(host, chunks)
-            cases.assert_store_holds_what_is_needed(host)
+            outcomes.assert_store_holds_what_is_needed(host)
     for host in hosts:
         host.end()
     kept, restored = hosts
     for query in case.queries:
-        assert cases.got_by_batch(kept, query) == cases.got_by_batch(restored, query)
+        assert outcomes.got_by_batch(kept, query) == outcomes.got_by_batch(restored, query)
     assert_answers(restored, case, way)
 
 
@@ -123,7 +124,7 @@ def test_queries_by_a_tree_that_defers_come_and_go(plain: Case, way: Way, seed: 
         if data.draw(st.integers(0, 2)) == 0:
             host.change(plain.catalog, data.draw(st.permutations([*plain.queries, *data.draw(more)])))
         cases.arrive(host, chunks)
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
     host.end()
     assert_answers(host, plain, way)
 
@@ -144,13 +145,13 @@ def test_a_restored_shard_goes_on_as_the_one_that_was_kept(case: Case, way: Way,
             cases.arrive(host, chunks)
             for _ in range(pauses[number % len(pauses)]):
                 host.go_on()
-            cases.assert_store_holds_what_is_needed(host)
+            outcomes.assert_store_holds_what_is_needed(host)
             assert not host.is_behind
     for host in hosts:
         host.end()
     kept, restored = hosts
     for query in case.queries:
-        assert cases.got_by_batch(kept, query) == cases.got_by_batch(restored, query)
+        assert outcomes.got_by_batch(kept, query) == outcomes.got_by_batch(restored, query)
     assert_answers(restored, case, way)
 
 
@@ -185,7 +186,7 @@ def test_runs_that_end_and_go_on_give_together_what_one_run_gives(case: Case, wa
             host.end()
     host.end()
     for query in case.queries:
-        assert cases.same_rows(cases.got(host, query), wanted(case, query))
+        assert outcomes.same_rows(outcomes.got(host, query), wanted(case, query))
 
 
 @given(plain=multi.inputs(most_queries=2), way=cases.ways(shards=(1, 2)), data=st.data())
@@ -200,6 +201,6 @@ def test_queries_are_isolated_whatever_else_comes_and_goes(plain: Case, way: Way
         if data.draw(st.integers(0, 2)) == 0:
             host.change(case.catalog, data.draw(st.permutations([*case.queries, *data.draw(more)])))
         cases.arrive(host, chunks)
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
     host.end()
     assert_answers(host, case, way)

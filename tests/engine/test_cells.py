@@ -8,6 +8,7 @@ from itertools import product
 
 import engine_cases as cases
 import numpy as np
+import outcomes
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -239,7 +240,7 @@ def test_a_late_row_that_is_copied_is_rejected_once() -> None:
     host = LocalHost(CATALOG, script.queries, shards=4, grids={group(CHAIN).signature: SQUARE})
     for seconds in (10, 9):
         cases.arrive(host, {StreamId(name): [cases.row(seconds, seconds)] for name in "abc"})
-    assert cases.rejected(host) == {(name, "late", 9): 1 for name in "abc"}
+    assert outcomes.rejected(host) == {(name, "late", 9): 1 for name in "abc"}
 
 
 # --- what is seen

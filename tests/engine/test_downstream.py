@@ -4,6 +4,7 @@ in the middle of a backlog."""
 from __future__ import annotations
 
 import engine_cases as cases
+import outcomes
 import pytest
 from engine_cases import Case, Row, Way
 from local_host import LocalHost
@@ -60,7 +61,7 @@ def test_aggregates_that_read_the_same_get_it_as_far_as_each_ones_window_reaches
     host = cases.run(case, way_of("chain", shards, restoring=False))
     for query in case.queries:
         times = evaluation_times(query, CATALOG, case.arrivals, host.evaluated[query.name][-1], cases.SECOND_US)
-        assert cases.got(host, query) == cases.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+        assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
 
 
 @pytest.mark.parametrize("is_eager", [False, True])
@@ -77,7 +78,7 @@ def test_aggregates_wait_for_the_stream_that_is_behind_however_far_ahead_blocks_
     times = host.evaluated[query.name]
     if is_eager:
         times = evaluation_times(query, CATALOG, case.arrivals, times[-1])
-    assert cases.got(host, query) == cases.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+    assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
 
 
 # --- other queries that come or go
@@ -107,7 +108,7 @@ def test_a_condition_that_moves_before_the_join_or_behind_it_is_asked_of_all_tha
     case = Case(CATALOG, CASE.arrivals, queries_of(*before))
     host = changed(case, way_of(strategy, 1, restoring=False, ahead=ahead), queries_of(*after))
     (stays,) = queries_of(LOW)
-    assert cases.same_rows(cases.got(host, stays), reference.answer(stays, CATALOG, case.arrivals))
+    assert outcomes.same_rows(outcomes.got(host, stays), reference.answer(stays, CATALOG, case.arrivals))
 
 
 @pytest.mark.parametrize("restoring", [False, True])
@@ -126,7 +127,7 @@ def test_queries_without_columns_go_on_when_they_get_or_lose_operators_of_their_
     host = changed(case, way_of("chain", 1, restoring=restoring), queries_of(*later))
     total, counted, one = queries_of(*stay)
     times = evaluation_times(total, CATALOG, case.arrivals, host.evaluated[total.name][-1], cases.SECOND_US)
-    assert cases.got(host, total) == cases.shown(grouped_answer(total, CATALOG, case.arrivals, times))
+    assert outcomes.got(host, total) == outcomes.shown(grouped_answer(total, CATALOG, case.arrivals, times))
     assert host.counts[counted.name] == len(reference.answer(counted, CATALOG, case.arrivals))
     assert len(host.rows(one.name)) == len(reference.answer(one, CATALOG, case.arrivals))
 
@@ -146,7 +147,7 @@ def test_nothing_that_waits_is_lost_when_there_are_too_many_select_lists_for_ope
     host = changed(case, way_of("chain", shards, restoring=restoring), later)
     (query,) = case.queries
     if query.grouping is None:
-        assert cases.same_rows(cases.got(host, query), reference.answer(query, CATALOG, case.arrivals))
+        assert outcomes.same_rows(outcomes.got(host, query), reference.answer(query, CATALOG, case.arrivals))
         return
     times = evaluation_times(query, CATALOG, case.arrivals, host.evaluated[query.name][-1], cases.SECOND_US)
-    assert cases.got(host, query) == cases.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+    assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import engine_cases as cases
 import numpy as np
+import outcomes
 import pyarrow as pa
 import pytest
 from engine_cases import Case, Way, examples
@@ -62,10 +63,10 @@ def test_a_long_pause_keeps_few_runs_and_gives_the_answer() -> None:
         cases.arrive(host, chunks)
         operator = next(iter(host.shards[0]._operators.values()))
         most = max(most, len(operator.hold.runs))
-        cases.assert_store_holds_what_is_needed(host)
+        outcomes.assert_store_holds_what_is_needed(host)
     host.end()
     assert most < 20
-    assert cases.got(host, QUERY) == cases.shown(reference.answer(QUERY, CATALOG, case.arrivals))
+    assert outcomes.got(host, QUERY) == outcomes.shown(reference.answer(QUERY, CATALOG, case.arrivals))
 
 
 def test_going_there_and_back_without_input_makes_no_work() -> None:
@@ -95,7 +96,7 @@ def test_results_beyond_the_limit_are_in_the_store_at_once_and_not_in_memory() -
         assert not restoring or all(run.batch is None for run in operator.hold.runs if run.name in host.stores[0].blobs)
         cases.arrive(host, {B: rows[B][1:]})
         host.end()
-        assert cases.got(host, QUERY) == cases.shown(reference.answer(QUERY, CATALOG, rows))
+        assert outcomes.got(host, QUERY) == outcomes.shown(reference.answer(QUERY, CATALOG, rows))
 
 
 @pytest.mark.parametrize("streams", [2, 3])
@@ -126,7 +127,7 @@ def test_a_stream_that_resumes_finds_its_results_a_slice_at_a_time(
         cases.arrive(host, {name: rows[name]})
     host.end()
     assert 0 < most[0] <= limit
-    assert cases.got(host, query) == cases.shown(reference.answer(query, catalog, rows))
+    assert outcomes.got(host, query) == outcomes.shown(reference.answer(query, catalog, rows))
 
 
 @given(case=cases.busy_cases(), way=cases.ways())
@@ -135,11 +136,11 @@ def test_rows_of_emit_early_are_the_same_rows_beside_others_in_order(case: Case,
     both = replace(case, queries=(*case.queries, *map(early, case.queries)))
     host = cases.run(both, replace(way, filter_order=(True,)))
     for query in case.queries:
-        wanted = cases.shown(reference.answer(query, case.catalog, case.arrivals))
-        assert cases.same_rows(cases.got(host, query), wanted)
-        assert way.shards > 1 or cases.got(host, query) == wanted
-        cases.assert_batches_in_order(host, query)
-        rows = cases.got(host, early(query))
+        wanted = outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
+        assert outcomes.same_rows(outcomes.got(host, query), wanted)
+        assert way.shards > 1 or outcomes.got(host, query) == wanted
+        outcomes.assert_batches_in_order(host, query)
+        rows = outcomes.got(host, early(query))
         assert Counter(row[:-1] for row in rows) == Counter(wanted)
         assert {row[-1] for row in rows} <= {True, False}
 
@@ -149,11 +150,11 @@ def test_a_row_of_emit_early_says_whether_a_stream_was_behind_it() -> None:
     host = cases.host_for(Case(CATALOG, {}, (QUERY, soon)), Way(filter_order=(True,)))
     cases.arrive(host, {A: [cases.row(1, 1)], B: [cases.row(1, 1)]})
     cases.arrive(host, {A: [cases.row(5, 2)]})
-    assert [row[-3:] for row in cases.got(host, soon)] == [(1, 1, True), (2, 1, True)]
-    assert [row[-2:] for row in cases.got(host, QUERY)] == [(1, 1)]
+    assert [row[-3:] for row in outcomes.got(host, soon)] == [(1, 1, True), (2, 1, True)]
+    assert [row[-2:] for row in outcomes.got(host, QUERY)] == [(1, 1)]
     cases.arrive(host, {B: [cases.row(9, 2, k=2)]})
     cases.arrive(host, {A: [cases.row(9, 3, k=3)]})
-    assert [row[-2:] for row in cases.got(host, QUERY)] == [(1, 1), (2, 1)]
+    assert [row[-2:] for row in outcomes.got(host, QUERY)] == [(1, 1), (2, 1)]
 
 
 @pytest.mark.parametrize("filter_order", [False, True])
@@ -184,7 +185,7 @@ def test_ties_stay_as_they_arrived_through_switches_of_the_approach() -> None:
     host.go_on()
     cases.arrive(host, {A: rows[A][2:]})
     host.end()
-    assert [row[-2:] for row in cases.got(host, QUERY)] == [(1, 1), (2, 1), (3, 1)]
+    assert [row[-2:] for row in outcomes.got(host, QUERY)] == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_a_response_is_measured_from_the_tuple_that_completed_it() -> None:
@@ -221,7 +222,7 @@ def test_a_join_that_counts_rows_takes_tuples_in_order_whatever_it_is_told() -> 
     counting = replace(QUERY, windows=tuple(replace(one, measure=Measure.ROWS, size=3) for one in QUERY.windows))
     case = Case(CATALOG, {A: [cases.row(s, s) for s in range(5)], B: [cases.row(s, s) for s in range(5)]}, (counting,))
     host = cases.run(case, Way(blocks=(1, 2), lags=(0, 3), filter_order=(True,)))
-    assert cases.got(host, counting) == cases.shown(reference.answer(counting, CATALOG, case.arrivals))
+    assert outcomes.got(host, counting) == outcomes.shown(reference.answer(counting, CATALOG, case.arrivals))
 
 
 # --- what is open at a time
@@ -348,7 +349,7 @@ def test_stretches_of_any_size_give_the_answer(case: Case, way: Way, hold_bytes:
         options = replace(way.options, hold_bytes=hold_bytes)
         host = cases.run(case, replace(way, options=options, filter_order=(True,)))
     for query in case.queries:
-        wanted = cases.shown(reference.answer(query, case.catalog, case.arrivals))
-        assert cases.same_rows(cases.got(host, query), wanted)
-        assert way.shards > 1 or cases.got(host, query) == wanted
-        cases.assert_batches_in_order(host, query)
+        wanted = outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
+        assert outcomes.same_rows(outcomes.got(host, query), wanted)
+        assert way.shards > 1 or outcomes.got(host, query) == wanted
+        outcomes.assert_batches_in_order(host, query)

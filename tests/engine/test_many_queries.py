@@ -11,6 +11,7 @@ from typing import Any
 
 import engine_cases as cases
 import numpy as np
+import outcomes
 import pyarrow as pa
 import pytest
 from engine_cases import examples
@@ -104,14 +105,14 @@ def _indexed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_each_query_gets_what_it_gets_alone(case: cases.Case, way: cases.Way) -> None:
     host = cases.run(case, way)
     for query in case.queries:
-        alone = cases.got(cases.run(replace(case, queries=(query,)), way), query)
-        together = cases.got(host, query)
-        answer = cases.shown(reference.answer(query, case.catalog, case.arrivals))
+        alone = outcomes.got(cases.run(replace(case, queries=(query,)), way), query)
+        together = outcomes.got(host, query)
+        answer = outcomes.shown(reference.answer(query, case.catalog, case.arrivals))
         if way.shards == 1:
             assert together == alone == answer
         else:
-            assert cases.same_rows(together, alone)
-            assert cases.same_rows(together, answer)
+            assert outcomes.same_rows(together, alone)
+            assert outcomes.same_rows(together, answer)
 
 
 @pytest.mark.usefixtures("_indexed")
@@ -126,7 +127,7 @@ def test_rows_for_a_shared_sink_are_in_order_on_every_shard(case: cases.Case, wa
     host.end()
     for query in case.queries:
         answer = reference.answer(query, case.catalog, case.arrivals)
-        assert cases.same_rows(cases.got(host, query), cases.shown(answer))
+        assert outcomes.same_rows(outcomes.got(host, query), outcomes.shown(answer))
     for rows in host.streams:
         newest = [max(row["ts0"], row["ts1"]) for row in rows]
         assert newest == sorted(newest)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import engine_cases as cases
+import outcomes
 import pytest
 from local_host import LocalHost
 
 from headrace import reference
-from headrace.engine.events import OrderingChosen
 from headrace.engine.packing import Envelope, Kind
 from headrace.model import Catalog, QueryId, Stream, StreamId
 from headrace.plan.functions import call
@@ -27,15 +27,6 @@ def join(*streams: StreamId, name: str = "q") -> Query:
     return Query(QueryId(name), sources, tuple(same), tuple(outputs), within_us(5 * cases.SECOND_US, len(streams)))
 
 
-class Told(LocalHost):
-    """A host that tells which sources are idle."""
-
-    idle: frozenset[tuple[StreamId, str | None]] = frozenset()
-
-    def _chosen(self) -> OrderingChosen:
-        return replace(super()._chosen(), idle=self.idle)
-
-
 @pytest.fixture(params=[False, True], ids=["sync-filter", "filter-order"])
 def early(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
@@ -46,7 +37,7 @@ def ids(host: LocalHost, query: str = "q") -> list[tuple[object, ...]]:
 
 
 def test_output_waits_for_a_silent_stream_until_it_is_idle(early: bool) -> None:
-    host = Told(CATALOG, [join(A, B, C), join(A, B, name="two")], filter_order=(early,))
+    host = LocalHost(CATALOG, [join(A, B, C), join(A, B, name="two")], filter_order=(early,))
     cases.arrive(host, {name: [cases.row(1, 1)] for name in (A, B, C)})
     cases.arrive(host, {name: [cases.row(3, 2), cases.row(9, 3)] for name in (A, B)})
     assert len(ids(host)) == 1
@@ -57,7 +48,7 @@ def test_output_waits_for_a_silent_stream_until_it_is_idle(early: bool) -> None:
 
 
 def test_what_an_idle_stream_brings_from_before_is_late_and_what_is_after_takes_part(early: bool) -> None:
-    host = Told(CATALOG, [join(A, B)], filter_order=(early,))
+    host = LocalHost(CATALOG, [join(A, B)], filter_order=(early,))
     cases.arrive(host, {name: [cases.row(1, 1)] for name in (A, B)})
     cases.arrive(host, {A: [cases.row(6, 2)]})
     host.idle = frozenset({(B, "")})
@@ -66,14 +57,14 @@ def test_what_an_idle_stream_brings_from_before_is_late_and_what_is_after_takes_
     cases.arrive(host, {B: [cases.row(5, 2), cases.row(6, 3), cases.row(7, 4)]})
     cases.arrive(host, {A: [cases.row(9, 3)]})
     host.end()
-    assert cases.rejected(host) == {("b", "late", 2): 1}
+    assert outcomes.rejected(host) == {("b", "late", 2): 1}
     assert ids(host) == [(1, 1), (2, 1), (1, 3), (2, 3), (2, 4), (3, 3), (3, 4)]
 
 
 @pytest.mark.parametrize("newest", [A, B])
 def test_if_all_streams_are_idle_all_is_released(newest: StreamId, early: bool) -> None:
     """Whichever stream has the newest tuple; what comes at its time or before is late then."""
-    host = Told(CATALOG, [join(A, B)], filter_order=(early,))
+    host = LocalHost(CATALOG, [join(A, B)], filter_order=(early,))
     other = B if newest == A else A
     cases.arrive(host, {newest: [cases.row(1, 1), cases.row(4, 2)], other: [cases.row(2, 1)]})
     host.idle = frozenset({(A, ""), (B, "")})
@@ -83,25 +74,25 @@ def test_if_all_streams_are_idle_all_is_released(newest: StreamId, early: bool) 
     cases.arrive(host, {other: [cases.row(4, 2), cases.row(5, 3)]})
     cases.arrive(host, {newest: [cases.row(6, 3)]})
     host.end()
-    assert cases.rejected(host) == {(str(other), "late", 2): 1}
+    assert outcomes.rejected(host) == {(str(other), "late", 2): 1}
     assert len(ids(host)) == 6
 
 
 def test_if_a_stream_that_is_scanned_is_idle_rows_at_its_newest_time_are_in_time() -> None:
     scan = Query(QueryId("q"), (Source(A, "s0"),), (), (Output("id0", cases.column(0, "id")),))
-    host = Told(CATALOG, [scan])
+    host = LocalHost(CATALOG, [scan])
     cases.arrive(host, {A: [cases.row(1, 1), cases.row(4, 2)]})
     host.idle = frozenset({(A, "")})
     host.go_on()
     host.idle = frozenset()
     cases.arrive(host, {A: [cases.row(4, 3)]})
-    assert cases.rejected(host) == {}
+    assert outcomes.rejected(host) == {}
     assert ids(host) == [(1,), (2,), (3,)]
 
 
 def test_a_stream_that_becomes_idle_stays_as_far_as_it_has_come(early: bool) -> None:
     """The other one is far behind, and has more to bring at the time that it is at."""
-    host = Told(CATALOG, [join(A, B)], filter_order=(early,))
+    host = LocalHost(CATALOG, [join(A, B)], filter_order=(early,))
     cases.arrive(host, {A: [cases.row(6, 1)], B: [cases.row(1, 1)]})
     host.idle = frozenset({(A, "")})
     cases.arrive(host, {B: [cases.row(1, 2)]})
@@ -113,12 +104,12 @@ def test_a_stream_that_becomes_idle_stays_as_far_as_it_has_come(early: bool) -> 
 
 
 def test_a_stream_that_was_never_heard_of_can_be_idle(early: bool) -> None:
-    host = Told(CATALOG, [join(A, B, C)], filter_order=(early,))
+    host = LocalHost(CATALOG, [join(A, B, C)], filter_order=(early,))
     cases.arrive(host, {name: [cases.row(2, 1)] for name in (A, B)})
     host.idle = frozenset({(C, None)})
     host.go_on()
     cases.arrive(host, {C: [cases.row(1, 1), cases.row(3, 2)]})
-    assert cases.rejected(host) == {("c", "late", 1): 1}
+    assert outcomes.rejected(host) == {("c", "late", 1): 1}
     host.idle = frozenset()
     cases.arrive(host, {name: [cases.row(4, 9, k=2)] for name in (A, B, C)})
     assert ids(host) == [(1, 1, 2)]
@@ -132,7 +123,7 @@ def test_partitions_that_lag_each_other_are_put_in_order_and_nothing_is_late(ear
         chunks = {A: [fast, slow], B: [cases.row(second, second)]}
         cases.arrive(host, chunks)
         rows = {name: [*rows[name], *chunks[name]] for name in rows}
-    assert cases.rejected(host) == {}
+    assert outcomes.rejected(host) == {}
     answer = reference.answer(join(A, B), PARTED, rows)
     assert len(ids(host)) > 200
     assert ids(host) == answer[: len(ids(host))]
@@ -146,11 +137,11 @@ def test_a_partition_that_was_not_heard_of_is_waited_for(early: bool) -> None:
     assert ids(host) == []
     cases.arrive(host, {A: [cases.row(0, 2, name="b"), cases.row(2, 3, name="b")], B: [cases.row(2, 2)]})
     cases.arrive(host, {A: [cases.row(2, 4, name="a")]})
-    assert cases.rejected(host) == {}
+    assert outcomes.rejected(host) == {}
     assert ids(host) == [(2, 1), (1, 1), (3, 1), (4, 1)]
 
 
 def test_a_step_without_input_is_told_of_idle_sources_only() -> None:
-    host = Told(CATALOG, [join(A, B)])
+    host = LocalHost(CATALOG, [join(A, B)])
     host.deliver([Envelope(0, Kind.TALLY)])
     assert ids(host) == []

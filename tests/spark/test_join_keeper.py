@@ -234,7 +234,8 @@ def test_heavy_keys_of_a_stream_joined_with_itself_are_split_where_cells_are_eno
     kept.adopt(itself)
     seen = json.dumps([[itself.groups[0].signature, 0, 0, 2000, [[7, 1900]]]])
     assert kept.learn(told(0, to_a=1, to_c=1, seen=seen)) == bool(said)
-    assert [one.split(": ", 1)[1] for one in kept.switches] == said
+    assert [one.split(": ", 1)[1] for one in kept.take_switches()] == said
+    assert kept.take_switches() == ()
     text = explain(itself, Settings(shards=shards), grids=kept.known)
     assert ("1 heavy key: over 3 cells, a tuple to 2 of them" in text) == bool(said)
 

@@ -34,10 +34,9 @@ def test_rows_of_the_second_stage_have_rates_and_response_times_like_any_others(
 
 def test_only_the_latest_switches_are_remembered_and_all_are_counted() -> None:
     kept = metrics()
-    reasons: tuple[str, ...] = ()
     for number in range(SWITCHES + 30):
-        reasons += (f"micro-batch {number}",)
-        kept.tell_orders((), reasons)
+        kept.tell_orders((), (f"micro-batch {number}",))
+        kept.tell_ordering((), ())
     stats = kept.snapshot(102.0, 1.0)
     assert (len(stats.switches), stats.switched) == (SWITCHES, SWITCHES + 30)
     assert stats.switches[-1] == f"micro-batch {SWITCHES + 29}"

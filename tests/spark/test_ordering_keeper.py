@@ -85,6 +85,33 @@ def test_it_returns_when_the_condition_holds_no_more() -> None:
     assert "Sync-Filter from now on" in kept.switches[-1]
 
 
+def test_a_stream_that_stops_leaves_less_and_less_to_join_and_in_the_end_nothing_to_judge_by() -> None:
+    """What the other one brings finds partners for a window's time still; then its join has nothing to do."""
+    kept = keeper()
+    for batch in range(5):
+        kept.learn(facts(batch, 7.0))
+    assert kept.chosen.filter_order
+    for batch in range(5, 30):
+        kept.learn(facts(batch, 3.0 if batch < 11 else 0.1, heard=("fast",)))
+    assert not kept.chosen.filter_order
+    assert sum("Sync-Filter from now on" in one for one in kept.switches) == 1
+    for batch in range(30, 200):
+        kept.learn(facts(batch, 0.1 if batch < 170 else 9.0, heard=("fast",)))
+    assert not kept.chosen.filter_order
+    assert kept.learn(facts(200, 9.0))
+    assert kept.chosen.filter_order
+
+
+def test_switches_are_handed_over_once_and_not_kept() -> None:
+    kept = keeper()
+    for batch, spent_s in enumerate((7.0, *(1.0,) * 5)):
+        kept.learn(facts(batch, spent_s))
+        said = kept.take_switches()
+        assert [f"micro-batch {batch + 1}: " in one for one in said] == [True] * len(said)
+        assert len(said) == (batch < 2)
+        assert (kept.switches, kept.take_switches()) == ([], ())
+
+
 def told(batch: int, spent_s: float, *sources: tuple[str, str, int, float, float]) -> BatchFacts:
     """A micro-batch that brought so many tuples of these sources, from one second to another."""
     (group,) = PARTED.groups
@@ -220,6 +247,19 @@ def test_a_silent_source_is_idle_after_its_timeout_and_wakes_the_run_once() -> N
     assert "slow is idle: nothing came for 10 s" in kept.switches[-1]
     assert kept.learn(facts(2, 0.1, at_s=23.0))
     assert kept.chosen.idle == frozenset()
+
+
+def test_a_timeout_of_nothing_passes_a_source_with_each_micro_batch_that_it_brings_nothing_in() -> None:
+    """It is told to be idle before each; a shard waits for it again in those that it is heard in."""
+    plan = plan_of(streams=STREAMS.replace("10 seconds", "0 seconds"))
+    kept = OrderingKeeper(Settings(), plan.catalog, started_s=0.0)
+    kept.adopt(plan)
+    for batch in range(3):
+        assert kept.learn(facts(batch, 0.1)) == (batch == 0)
+        assert kept.chosen.idle == {(StreamId("slow"), "")}
+    assert not kept.wakes(100.0)
+    (said,) = kept.switches
+    assert "slow is idle: nothing came for 0 s" in said
 
 
 def test_a_partition_that_was_never_heard_of_is_told_as_idle_not_its_stream() -> None:

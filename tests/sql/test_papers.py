@@ -8,6 +8,7 @@ import random
 import duck
 import duck_aggregates
 import engine_cases as cases
+import outcomes
 import pytest
 from engine_cases import Case, Row, Way
 from strategies import EPOCH
@@ -143,7 +144,7 @@ def test_they_run_as_printed(
         times = host.evaluated[query.name]
         if way.options.is_eager:
             times = evaluation_times(query, script.catalog, arrivals, times[-1])
-        got = cases.got(host, query)
+        got = outcomes.got(host, query)
         assert len(got) >= 3
-        assert got == cases.shown(grouped_answer(query, script.catalog, arrivals, times))
-        assert got == cases.shown(duck_aggregates.grouped_answer(query, script.catalog, arrivals, times, database))
+        assert got == outcomes.shown(grouped_answer(query, script.catalog, arrivals, times))
+        assert got == outcomes.shown(duck_aggregates.grouped_answer(query, script.catalog, arrivals, times, database))

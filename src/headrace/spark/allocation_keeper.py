@@ -141,7 +141,7 @@ class AllocationKeeper:
     joins: JoinKeeper
     trees: dict[str, RunningTree] = field(default_factory=dict)
     moves: list[str] = field(default_factory=list)
-    """Each allocation that was worked out again, with its micro-batch and its reason."""
+    """Each allocation that was worked out again, with its micro-batch and its reason; until it is told."""
     _began_s: float | None = None
     _period_s: float = 0.0
     _defers: bool = False
@@ -324,6 +324,11 @@ class AllocationKeeper:
         ]
 
     # --- what is told
+
+    def take_moves(self) -> tuple[str, ...]:
+        """Hands over what is new of them, once."""
+        new, self.moves = tuple(self.moves), []
+        return new
 
     def allowed(self) -> Allowed:
         """What the next micro-batch may do."""

@@ -69,7 +69,7 @@ class JoinKeeper:
     clock: Callable[[], float] = time.monotonic
     joins: dict[str, JoinPlan] = field(default_factory=dict)
     switches: list[str] = field(default_factory=list)
-    """What was changed while running, and why."""
+    """What was changed while running, and why; until it is told."""
     known: dict[str, Grid] = field(default_factory=dict)
     """The grids of all joins, also of such as were here before."""
     _groups: dict[str, Group] = field(default_factory=dict)
@@ -155,6 +155,11 @@ class JoinKeeper:
             log.info("%s", reason)
             self.switches.append(f"micro-batch {facts.batch + 1}: {reason}")
         return bool(said) or _is_other(self._upkeep, self._chosen_upkeep())
+
+    def take_switches(self) -> tuple[str, ...]:
+        """Hands over what is new of them, once."""
+        new, self.switches = tuple(self.switches), []
+        return new
 
     def _reordered(self, facts: BatchFacts) -> Iterator[str]:
         """Leaves orders for better ones; why."""

@@ -272,8 +272,8 @@ class RunMetrics:
     _orders: tuple[OrderStats, ...] = ()
     _switches: deque[str] = field(default_factory=lambda: deque(maxlen=SWITCHES))
     """The latest of all kinds, in the order in which they were told."""
-    _counted: dict[str, int] = field(default_factory=dict)
-    """Of each kind of switch, how many were told."""
+    _switched: int = 0
+    """How many were told."""
     _graph: GraphStats | None = None
     _ordering: tuple[OrderingStats, ...] = ()
     _queued: int = 0
@@ -289,27 +289,26 @@ class RunMetrics:
             self._results = {query: rows for query, rows in self._results.items() if query in running}
 
     def tell_orders(self, orders: tuple[OrderStats, ...], switches: tuple[str, ...]) -> None:
-        """How multi-way joins are carried out from now on."""
+        """How multi-way joins are carried out from now on, and what was changed of that since it was last told."""
         with self._lock:
             self._orders = orders
-            self._note("orders", switches)
+            self._note(switches)
 
     def tell_ordering(self, ordering: tuple[OrderingStats, ...], switches: tuple[str, ...]) -> None:
-        """How joins keep their results in order, and each change of that."""
+        """How joins keep their results in order, and each change of that since it was last told."""
         with self._lock:
             self._ordering = ordering
-            self._note("ordering", switches)
+            self._note(switches)
 
     def tell_trees(self, trees: tuple[TreeStats, ...], moves: tuple[str, ...]) -> None:
-        """How the joins do whose probes may be left out, and each time that those were allocated anew."""
+        """How the joins do whose probes may be left out, and each time since that those were allocated anew."""
         with self._lock:
             self._trees = trees
-            self._note("trees", moves)
+            self._note(moves)
 
-    def _note(self, kind: str, switches: tuple[str, ...]) -> None:
-        """Takes in what of a growing list is new."""
-        self._switches.extend(switches[self._counted.get(kind, 0) :])
-        self._counted[kind] = len(switches)
+    def _note(self, switches: tuple[str, ...]) -> None:
+        self._switches.extend(switches)
+        self._switched += len(switches)
 
     def tell_graph(self, graph: GraphStats | None) -> None:
         """How the operators do, where they take turns."""
@@ -384,7 +383,7 @@ class RunMetrics:
                 throttled_batches=self._throttled,
                 orders=self._orders,
                 switches=tuple(self._switches),
-                switched=sum(self._counted.values()),
+                switched=self._switched,
                 ordering=self._ordering,
                 graph=self._graph,
                 batch=last.batch if last else None,

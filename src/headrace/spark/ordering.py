@@ -59,7 +59,7 @@ class OrderingKeeper:
     started_s: float
     chosen: OrderingChosen = field(default_factory=OrderingChosen)
     switches: list[str] = field(default_factory=list)
-    """Each change of an approach, and each source that became idle, with its numbers."""
+    """Each change of an approach, and each source that became idle, with its numbers; until it is told."""
     _groups: dict[str, Group] = field(default_factory=dict)
     _approaches: dict[str, Approach] = field(default_factory=dict)
     _loads: dict[str, JoinLoad] = field(default_factory=dict)
@@ -218,6 +218,11 @@ class OrderingKeeper:
         return True
 
     # --- telling
+
+    def take_switches(self) -> tuple[str, ...]:
+        """Hands over what is new of them, once."""
+        new, self.switches = tuple(self.switches), []
+        return new
 
     def stats(self) -> tuple[OrderingStats, ...]:
         """Each join's approach, what it holds, and what was expected and measured."""

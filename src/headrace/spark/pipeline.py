@@ -239,10 +239,10 @@ class Router:
             self._trees.adopt(change.work.plan)
         if self._trees.learn(facts) or change is not None:
             orders.give_allowed(batch + 1, self._trees.allowed())
-            self._metrics.tell_trees(self._trees.stats(), tuple(self._trees.moves))
+            self._metrics.tell_trees(self._trees.stats(), self._trees.take_moves())
         if is_other:
             orders.give_work(batch + 1, self._trees.applied(self._joins.applied(self._work)))
-            self._metrics.tell_orders(self._joins.orders(), tuple(self._joins.switches))
+            self._metrics.tell_orders(self._joins.orders(), self._joins.take_switches())
         if change is not None:
             write_down(self._checkpoint.changes, change.records)
             self._sinks = change.prepared
@@ -250,7 +250,7 @@ class Router:
             change.fate.end(is_made=True)
         if is_passing or change is not None:
             orders.give_ordering(batch + 1, self._ordering.chosen)
-        self._metrics.tell_ordering(self._ordering.stats(), tuple(self._ordering.switches))
+        self._metrics.tell_ordering(self._ordering.stats(), self._ordering.take_switches())
         if facts.is_behind or is_passing:
             self._checkpoint.say(GO_ON_MESSAGE)
         orders.forget_before(batch)
