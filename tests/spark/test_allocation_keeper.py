@@ -291,6 +291,14 @@ def test_states_that_keep_a_number_of_tuples_need_refreshing(tmp_path: Path) -> 
     assert next(iter(options.values())).state_rows[0, 1] > 0
 
 
+def test_states_that_keep_a_number_of_tuples_are_never_fresh_within_the_window(tmp_path: Path) -> None:
+    """The default freshness, which a tuple's stay in its own state takes up alone."""
+    for fresh, is_feasible in (("", False), ("FRESHNESS 30 SECONDS", True)):
+        text = QUERY.replace("FRESHNESS 1 MINUTE", fresh)
+        (tree,) = keeper(tmp_path, text, service_rate=10.0**9, retention="count").stats()
+        assert (not tree.infeasible) == is_feasible
+
+
 def test_states_that_keep_a_number_of_tuples_keep_it_whatever_they_hold(tmp_path: Path) -> None:
     """What is held by now is no reason to hold no more than that."""
     kept = keeper(tmp_path, service_rate=3500.0, retention="count")
