@@ -51,7 +51,8 @@ class Store:
 
 
 class LocalHost:
-    """Shards in this process. ``restoring``: every step starts from manifests and segments alone, as on Spark."""
+    """Shards in this process. ``restoring``: every step starts from manifests and segments alone, as on Spark.
+    Manifests are the last step's, whatever was restored since: what restoring makes anew, the step after it keeps."""
 
     def __init__(
         self,
@@ -101,6 +102,11 @@ class LocalHost:
         self._draw_orders()
         self.combiner = Combiner(self.plan, self._points)
         self.shards = [Shard(self.plan, self.options) for _ in self.stores]
+        self._manifests = self._told()
+
+    def _told(self) -> tuple[list[bytes], bytes]:
+        """What shards, and what their aggregates meet in, are restored from."""
+        return [shard.manifest() for shard in self.shards], self.combiner.manifest()
 
     @property
     def _points(self) -> Points:
@@ -118,14 +124,13 @@ class LocalHost:
 
     def change(self, catalog: Catalog, queries: Iterable[Query]) -> None:
         """A restart with another set of queries."""
-        manifests = [shard.manifest() for shard in self.shards]
-        combined = self.combiner.manifest()
         self._set_plan(share(catalog, tuple(queries), self._tree))
-        self.combiner = Combiner.restore(self.plan, self._points, combined, self.combined)
-        self._restore(manifests)
+        self._restore()
 
-    def _restore(self, manifests: list[bytes]) -> None:
+    def _restore(self) -> None:
         self._draw_orders()
+        manifests, combined = self._manifests
+        self.combiner = Combiner.restore(self.plan, self._points, combined, self.combined)
         pairs = zip(manifests, self.stores, strict=True)
         self.shards = [Shard.restore(self.plan, self.options, told, store) for told, store in pairs]
 
@@ -160,8 +165,7 @@ class LocalHost:
             if one.kind is Kind.DEAD:
                 self.rejected += unpack_batch(one.payload).to_pylist()
         if self.restoring:
-            self._restore([shard.manifest() for shard in self.shards])
-            self.combiner = Combiner.restore(self.plan, self._points, self.combiner.manifest(), self.combined)
+            self._restore()
         emitted: dict[str, list[dict[str, object]]] = {}
         sent: list[EmitPanes | TimesReached] = []
         pace = Pace(drawn_facts(self.plan, self._draw_facts))
@@ -177,6 +181,7 @@ class LocalHost:
             shard.validate()
         for effect in self.combiner.step(sent):
             self._apply(effect, self.combined, emitted)
+        self._manifests = self._told()
         self._note_times()
         for query, rows in emitted.items():
             self.results[query].append(rows)

@@ -428,7 +428,8 @@ class Settings:
         "window",
         _one_of("window", "count"),
         "when joined tuples in between are let go: with the first of their tuples that leaves its window, or count, as "
-        "in the paper, when as many newer ones came as the windows would hold: then results may be older than windows",
+        "in the paper, when as many newer ones came as the windows would hold: then results may be older than windows, "
+        "and joins of three streams or more can be kept fresh only where FRESHNESS is longer than the window",
     )
     compression: str = _setting(
         "snappy", _one_of("snappy", "zstd", "lz4", "none"), "codec of the Parquet files written"

@@ -155,10 +155,11 @@ class HalfWayStats:
 @dataclass(frozen=True, slots=True)
 class TreeStats:
     """A join that runs as a tree; its probes may be left out. ``saturation_per_s``: results a second if all were made,
-    as estimated; ``mu``: units of cost a second, infinite without a limit, and the share of it that keeps states fresh;
-    ``left_out``, ``stale`` and ``purged`` (tuples in between that were let go for their age): since this run started;
-    ``stale`` are tuples and results in the shards, and results that were too old to be released; ``released_late``:
-    micro-batches in which a released result was not fresh any more when publication was over."""
+    as estimated; ``mu``: units of cost a second that it may take beside other trees and what they need, infinite
+    without a limit, and the share of it that keeps states fresh; ``left_out``, ``stale`` and ``purged`` (tuples in
+    between that were let go for their age): since this run started; ``stale`` are tuples and results in the shards, and
+    results that were too old to be released; ``released_late``: micro-batches in which a released result was not fresh
+    any more when publication was over."""
 
     group: str
     plan: str

@@ -156,6 +156,18 @@ def test_what_an_unmade_probe_below_would_find_is_not_found_above() -> None:
     assert [one for one in ids(tested) if one[0] == 4]
 
 
+def test_a_restart_with_another_tree_makes_states_that_the_next_step_keeps() -> None:
+    """As on Spark, that step begins with what the last one before the restart kept."""
+    tested = host(query("abc"), "((a b) c)", restoring=True)
+    send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    (signature,) = tested.options.trees
+    tested.options = ShardOptions(trees={signature: TreeOptions(parse_tree("(a (b c))", ["a", "b", "c"]))})
+    tested.change(CATALOG, [query("abc")])
+    send(tested, a=[(1, 4)], b=[], c=[])
+    send(tested, a=[(2, 5)], b=[], c=[])
+    assert sorted(ids(tested)) == [(1, 2, 3), (4, 2, 3), (5, 2, 3)]
+
+
 # --- freshness
 
 

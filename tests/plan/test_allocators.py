@@ -149,6 +149,34 @@ def test_the_knapsack_of_a_large_service_rate_comes_near_grepp() -> None:
     assert 0.99 < allocate(problem, "exact").throughput / allocate(problem, "grepp").throughput <= 1 + 1e-9
 
 
+@pytest.mark.parametrize("slow", [0.5, 0.9, 0.01, 1e-6])
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+def test_streams_slower_than_a_tuple_a_second_probe_below_saturation(slow: float, share: float) -> None:
+    """Beside others, and where all are: nothing but what rounding takes is missing to the most in fractions."""
+    for rates in ((slow, 3.0, 40.0), (slow, slow, slow)):
+        loads = tuple(map(StreamLoad, rates))
+        problem = replace(path_table(), loads=loads)
+        problem = problem.with_mu(share * problem.saturation.spent)
+        found = allocate(problem, "exact")
+        assert found.flows.spent <= problem.mu * (1 + 1e-6)
+        most = allocate(problem, "grepp").throughput
+        assert 0.99 * most < found.throughput <= most * (1 + 1e-9)
+
+
+def test_a_slow_stream_that_makes_most_for_its_probes_is_probed_with_as_a_whole() -> None:
+    problem = replace(two_joins(mu=3), loads=(StreamLoad(2), StreamLoad(0.25), StreamLoad(2)))
+    (_, best, _) = problem.paths
+    assert best.productivity == max(path.productivity for path in problem.paths)
+    assert allocate(problem, "exact").allowances[problem.number_of[problem.tree.path(1)[0]]] == pytest.approx(0.25)
+
+
+def test_paths_that_no_number_of_tuples_divides_are_taken_as_far_as_the_service_rate_goes() -> None:
+    probes = tuple(map(ProbeFacts, (7.777, 5.431, 4.321, 2.345)))
+    problem = replace(two_joins(mu=500), probes=probes)
+    assert not any(path.cost * 128 <= 500 and path.productivity > 1 for path in problem.paths[:2])
+    assert allocate(problem, "exact").throughput > 0.9 * allocate(problem, "grepp").throughput
+
+
 # --- edges
 
 

@@ -91,13 +91,81 @@ def test_a_service_rate_is_divided_and_shared_by_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [{"service_rate": 300.0}, {"budget": parse_budget("300 probes")}])
-def test_trees_have_equal_parts_of_a_service_rate_from_the_first_micro_batch_on(
+def test_trees_that_need_more_have_equal_parts_of_a_service_rate_from_the_first_micro_batch_on(
     tmp_path: Path, limit: dict[str, Any]
 ) -> None:
     text = QUERY + QUERY.replace("QUERY q", "QUERY r").replace("10 SECONDS", "20 SECONDS").replace("1 MIN", "2 MIN")
     kept = keeper(tmp_path, text, **limit)
     assert [tree.mu for tree in kept.stats()] == [150, 150]
     assert sum(sum(map(sum, by_shard.values())) for by_shard in kept.allowed().probes.values()) <= 300 * (1 + 1e-6)
+
+
+QUERIES = QUERY + QUERY.replace("QUERY q", "QUERY r").replace("10 SECONDS", "20 SECONDS").replace("1 MIN", "2 MIN")
+
+
+def of_both(kept: AllocationKeeper, batch: int, *shares: float) -> BatchFacts:
+    """A micro-batch of several trees, each with a share of EVEN."""
+    found: dict[int, dict[str, Any]] = {}
+    for signature, share_ in zip(kept.trees, shares, strict=True):
+        halves = [Half(round(one.offered * share_), round(one.found * share_)) for one in EVEN]
+        for shard, told_ in told(batch, *halves).told:
+            (tree,) = told_["trees"].values()
+            found.setdefault(shard, {"trees": {}})["trees"][signature] = tree
+    return BatchFacts(batch, float(batch), batch + 0.5, tuple(found.items()))
+
+
+def probes_of(kept: AllocationKeeper) -> list[float]:
+    """What each tree is allowed, on all shards together."""
+    return [sum(map(sum, by_shard.values())) for by_shard in kept.allowed().probes.values()]
+
+
+def test_what_a_tree_does_not_need_of_a_service_rate_the_others_have(tmp_path: Path) -> None:
+    """The first needs 700 probes a second, the other 7,000: there are 4,000."""
+    kept = keeper(tmp_path, QUERIES, service_rate=4000.0)
+    for batch in range(8):
+        kept.learn(of_both(kept, batch, 0.1, 1.0))
+        assert sum(probes_of(kept)) <= 4000 * (1 + 1e-6)
+    assert probes_of(kept) == pytest.approx([700, 3300], rel=0.05)
+    for batch in range(8, 20):
+        kept.learn(of_both(kept, batch, 1.0, 1.0))
+        assert sum(probes_of(kept)) <= 4000 * (1 + 1e-6)
+    assert probes_of(kept) == pytest.approx([2000, 2000], rel=0.05)
+    for batch in range(20, 40):
+        kept.learn(of_both(kept, batch, 1.0, 0.05))
+        assert sum(probes_of(kept)) <= 4000 * (1 + 1e-6)
+    assert probes_of(kept) == pytest.approx([3650, 350], rel=0.2)
+
+
+def test_what_a_tree_does_not_need_of_a_budget_of_time_the_others_have(tmp_path: Path) -> None:
+    """On each shard the first takes 2.5 ms for its probes, a tenth of 25 ms; the other some 97 ms, and 2 ms for all
+    else."""
+    kept = keeper(tmp_path, QUERIES, budget=parse_budget("130 ms"))
+    for batch in range(10):
+        kept.learn(of_both(kept, batch, 0.05, 1.4))
+    assert probes_of(kept)[0] == pytest.approx(250, rel=0.05)
+    assert kept.stats()[1].mu == pytest.approx(2e3 * (130 - 25 - 2), rel=0.1)
+
+
+def test_a_tree_that_wavers_does_not_make_the_others_be_allocated_anew(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, QUERIES, service_rate=4000.0)
+    for batch in range(12):
+        kept.learn(of_both(kept, batch, 0.1, 1.0))
+    before = [tree.allocations for tree in kept.stats()]
+    for batch in range(12, 40):
+        kept.learn(of_both(kept, batch, 0.1 + 0.01 * (-1) ** batch, 1.0))
+    assert [tree.allocations for tree in kept.stats()] == before
+
+
+def test_a_tree_that_was_never_measured_takes_what_it_is_declared_to_need(tmp_path: Path) -> None:
+    """A query that comes: those that run have no more than what it leaves, from then on."""
+    kept = keeper(tmp_path, QUERY, service_rate=4000.0)
+    for batch in range(8):
+        kept.learn(told(batch, *EVEN))
+    kept.joins.adopt(plan(QUERIES))
+    kept.adopt(plan(QUERIES))
+    kept.learn(told(8, *EVEN))
+    assert sum(probes_of(kept)) <= 4000 * (1 + 1e-6)
+    assert min(probes_of(kept)) > 0
 
 
 def test_a_service_rate_is_by_the_second_however_long_the_trigger_is(tmp_path: Path) -> None:
@@ -223,6 +291,14 @@ def test_states_that_keep_a_number_of_tuples_need_refreshing(tmp_path: Path) -> 
     assert any(one.startswith("S(a b) cannot be kept fresh enough for results with") for one in tree.infeasible)
     options = kept.applied(Work(plan(text), frozenset(), frozenset())).shard.trees
     assert next(iter(options.values())).state_rows[0, 1] > 0
+
+
+def test_states_that_keep_a_number_of_tuples_are_never_fresh_within_the_window(tmp_path: Path) -> None:
+    """The default freshness, which a tuple's stay in its own state takes up alone."""
+    for fresh, is_feasible in (("", False), ("FRESHNESS 30 SECONDS", True)):
+        text = QUERY.replace("FRESHNESS 1 MINUTE", fresh)
+        (tree,) = keeper(tmp_path, text, service_rate=10.0**9, retention="count").stats()
+        assert (not tree.infeasible) == is_feasible
 
 
 def test_states_that_keep_a_number_of_tuples_keep_it_whatever_they_hold(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def _tell_tree(page: _Page, one: TreeStats) -> None:
     name = one.group
     page.gauge("tree_results_per_second", "Results of the last micro-batch.", one.results_per_s, group=name)
     page.gauge("tree_saturation_per_second", "Results if none were left out.", one.saturation_per_s, group=name)
-    page.gauge("tree_service_rate", "Units of cost a second; +Inf without a limit.", one.mu, group=name)
+    page.gauge("tree_service_rate", "Units of cost a second it may take beside others; +Inf: any.", one.mu, group=name)
     page.gauge("tree_freshness_ratio", "The part of them that keeps states fresh.", one.freshness_share, group=name)
     page.gauge("tree_infeasible", "States that cannot be kept fresh.", len(one.infeasible), group=name)
     page.counter("tree_left_out_probes", "Probes that were left out.", one.left_out, group=name)

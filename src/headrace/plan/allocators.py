@@ -27,12 +27,13 @@ from typing import Protocol
 from headrace.errors import PlanError, setting_parts
 from headrace.plan.allocating import NEARLY, Allocation, AllocationProblem, Retention, allowances_of
 from headrace.plan.covering import Cover, cover_states
-from headrace.plan.knapsack import fill_whole, whole_unit
+from headrace.plan.knapsack import fill_whole, step_unit, whole_unit
 from headrace.plan.pruning import pruned
 from headrace.plan.trees import HalfWayJoin
 
 MOST_UNITS = 1024
-"""Units that the knapsack divides a service rate into; of larger ones a unit is more than one probe."""
+"""Units that the knapsack divides a service rate into: larger ones, and any where a stream is slower than a tuple a
+second."""
 
 
 class Allocator(Protocol):
@@ -168,13 +169,19 @@ def most_productive(problem: AllocationProblem, mu: float, given: Sequence[float
 
 
 def whole_paths(problem: AllocationProblem) -> list[float]:
-    """Tuples a second of each side that go up their paths, by dynamic programming."""
+    """Tuples a second of each side that go up their paths, by dynamic programming: in parts of mu where no second has a
+    whole tuple of a stream, and where mu is large."""
     rates = [load.rate for load in problem.loads]
     if problem.mu >= problem.saturation.spent:
         return rates
-    step = max(1.0, problem.mu / MOST_UNITS)
-    units = [whole_unit(path, rate, step) for path, rate in zip(problem.paths, rates, strict=True)]
-    times = fill_whole(units, floor(problem.mu / step + NEARLY))
+    if not problem.mu:
+        return [0.0] * len(rates)
+    pairs = list(zip(problem.paths, rates, strict=True))
+    if problem.mu <= MOST_UNITS and not any(0 < rate < 1 for rate in rates):
+        units, room = [whole_unit(path, rate, problem.mu) for path, rate in pairs], floor(problem.mu + NEARLY)
+    else:
+        units, room = [step_unit(path, rate, problem.mu / MOST_UNITS) for path, rate in pairs], MOST_UNITS
+    times = fill_whole(units, room)
     return [count * unit.tuples for count, unit in zip(times, units, strict=True)]
 
 

@@ -7,9 +7,11 @@
 
 A path's *unit* is the smallest whole number of tuples for which the probes and the results of the whole path are whole
 numbers, nearly: 11 tuples of b make 5 composites, so 16 probes, and 5 results. Units that do not fit are left out.
+Whole numbers are those of a second; over a longer cycle (a stream has a tuple a minute), or where mu is large, a unit
+is what a path does for a small part of mu, a *step*.
 
-Owns ``whole_unit``, and the two ways to fill: ``fill_best_first``, which the paper shows to be wrong, and
-``fill_whole``, dynamic programming. Cost: ``fill_whole`` takes mu steps for each path and each binary digit of how
+Owns ``whole_unit``, ``step_unit``, and the two ways to fill: ``fill_best_first``, which the paper shows to be wrong,
+and ``fill_whole``, dynamic programming. Cost: ``fill_whole`` takes mu steps for each path and each binary digit of how
 often it may be used.
 """
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil, floor, inf
 
 from headrace.plan.allocating import NEARLY, InputPath
 
@@ -38,15 +40,20 @@ class PathUnit:
     tuples: float = 1.0
 
 
-def whole_unit(path: InputPath, rate: float, step: float = 1.0) -> PathUnit:
-    """A path's unit; what does not divide is rounded up, so that no more is used than there is. With a ``step`` of more
-    than one unit of cost, what the path makes for that."""
-    if step > 1:
-        tuples = min(rate, step / path.cost)
-        return PathUnit(1, path.made * tuples, floor(rate / tuples + NEARLY) if tuples else 0, tuples)
+def whole_unit(path: InputPath, rate: float, mu: float = inf) -> PathUnit:
+    """A path's unit; what does not divide is rounded up, so that no more is used than there is. Where no number of
+    tuples divides, as many as there are, or as ``mu`` is enough for."""
     counts = range(1, max(1, min(MOST_TUPLES, floor(rate))) + 1)
-    count = next((one for one in counts if _is_whole(path.cost * one) and _is_whole(path.made * one)), counts[-1])
+    most = counts[-1] if path.cost * counts[-1] <= mu else max(1, floor(mu / path.cost))
+    count = next((one for one in counts if _is_whole(path.cost * one) and _is_whole(path.made * one)), most)
     return PathUnit(max(1, ceil(path.cost * count - WHOLE)), path.made * count, floor(rate / count), float(count))
+
+
+def step_unit(path: InputPath, rate: float, step: float) -> PathUnit:
+    """What a path makes for a step; so many equal units that all of the stream's tuples are in them."""
+    times = ceil(rate * path.cost / step - NEARLY)
+    tuples = rate / times if times > 0 else 0.0
+    return PathUnit(1, path.made * tuples, times, tuples)
 
 
 def _is_whole(value: float) -> bool:

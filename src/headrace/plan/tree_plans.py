@@ -26,6 +26,7 @@ from headrace.plan.explain_joins import side_names
 from headrace.plan.facts import declared_facts
 from headrace.plan.joinplans import JoinPlan
 from headrace.plan.queries import Measure, Query
+from headrace.plan.service_parts import fair_parts
 from headrace.plan.sharing import Group, SharedPlan, share
 from headrace.plan.tree_choice import TreeChoice, choose_tree, problem_for
 from headrace.plan.trees import HalfWayJoin, JoinTree, is_of, parse_tree
@@ -166,19 +167,17 @@ def tree_problem(
     return AllocationProblem(tree, mu, loads, one.probes, held, one.retention)
 
 
-def first_mu(group: Group, settings: Settings, trees: int) -> float:
-    """The service rate of one of so many trees that leave probes out, in probes a second, before anything was measured;
-    infinite: there is no limit."""
-    if not group.adapts:
-        return inf
+def first_service(settings: Settings) -> float:
+    """The service rate of all trees that leave probes out, in probes a second, before anything was measured; infinite:
+    there is no limit."""
     if settings.service_rate is not None:
-        return settings.service_rate / trees
+        return settings.service_rate
     if settings.budget is None:
         return inf
     if settings.budget.probes is not None:
-        return settings.budget.probes / first_period_s(settings) / trees
+        return settings.budget.probes / first_period_s(settings)
     assert settings.budget.time_us is not None
-    return settings.budget.time_us / FIRST_PROBE_US * settings.shards / first_period_s(settings) / trees
+    return settings.budget.time_us / FIRST_PROBE_US * settings.shards / first_period_s(settings)
 
 
 def first_period_s(settings: Settings) -> float:
@@ -187,11 +186,18 @@ def first_period_s(settings: Settings) -> float:
 
 def plan_trees(plan: SharedPlan, settings: Settings, joins: Mapping[str, JoinPlan]) -> dict[str, TreePlan]:
     """By signature, the groups that run as trees, as far as they can be planned before the first tuple."""
-    found = {}
-    trees = sum(group.adapts for group in plan.groups)
+    grown: dict[str, tuple[JoinTree, TreeChoice | None]] = {}
+    problems: dict[str, AllocationProblem] = {}
     for group in (one for one in plan.groups if one.is_tree):
         facts = joins[group.signature].facts
-        tree, choice = plan_tree(group, settings, facts)
-        problem = tree_problem(group, tree, facts, first_mu(group, settings, trees), settings)
-        found[group.signature] = TreePlan(tree, choice, allocated(group, problem, settings))
-    return found
+        grown[group.signature] = tree, _ = plan_tree(group, settings, facts)
+        problems[group.signature] = tree_problem(group, tree, facts, inf, settings)
+    adapting = [group.signature for group in plan.groups if group.adapts]
+    parts = fair_parts(first_service(settings), [problems[name].saturation.spent for name in adapting])
+    for name, part in zip(adapting, parts, strict=True):
+        problems[name] = problems[name].with_mu(part)
+    return {
+        group.signature: TreePlan(*grown[group.signature], allocated(group, problems[group.signature], settings))
+        for group in plan.groups
+        if group.is_tree
+    }

@@ -6,7 +6,8 @@
 
 Time is cut into micro-batches, so rates are by the time from one to the next, and an allowance is a rate times that.
 A budget of time is a service rate by what probes cost, as measured, of the shard with the most to do. Beside queries
-that defer each kind has half of it, and what the other leaves: neither starves the other.
+that defer each kind has half of it, and what the other leaves: neither starves the other. Several trees share what
+there is max-min fair, by what each needs for every probe (``plan/service_parts``).
 
 Owns: :class:`AllocationKeeper` and the sums that fade (:class:`TreeMeter`). Cost: an allocation, quadratic in the
 streams, where something moved; its own time is in the statistics.
@@ -17,16 +18,24 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
 
 from headrace.config import Settings
 from headrace.engine.tree_join import Choice, HalfTally, TreeOptions
-from headrace.plan.allocating import Allocation, AllocationProblem, ProbeFacts, Retention, unlimited_productivity
+from headrace.plan.allocating import (
+    NEARLY,
+    Allocation,
+    AllocationProblem,
+    ProbeFacts,
+    Retention,
+    unlimited_productivity,
+)
 from headrace.plan.explain_joins import side_names
 from headrace.plan.explain_trees import unfresh_text
 from headrace.plan.reallocating import reason_to_reallocate
+from headrace.plan.service_parts import fair_parts
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.tree_choice import TreeChoice
 from headrace.plan.tree_drawing import draw_tree
@@ -34,8 +43,8 @@ from headrace.plan.tree_plans import (
     FIRST_PROBE_US,
     TreePlan,
     allocated,
-    first_mu,
     first_period_s,
+    first_service,
     plan_tree,
     retention_of,
     tree_problem,
@@ -121,9 +130,11 @@ class RunningTree:
     choice: TreeChoice | None
     meter: TreeMeter
     allocation: Allocation
+    taken: float = 0.0
+    """Of what all trees share, what its allowances take."""
     state_rows: dict[Sides, int] = field(default_factory=dict)
     """Where states in between keep a number of tuples: what windows would hold, by what was known at first."""
-    allocations: int = 1
+    allocations: int = 0
     allocation_ms: float = 0.0
     stale: int = 0
     left_out: int = 0
@@ -131,6 +142,19 @@ class RunningTree:
     released_late: int = 0
     last: tuple[HalfTally, ...] = ()
     unreleased: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A tree's problem with its service rate; of what all trees share, what it needs and what it may have."""
+
+    problem: AllocationProblem
+    need: float
+    part: float
+
+    @property
+    def taken(self) -> float:
+        return min(self.need, self.part)
 
 
 @dataclass(slots=True)
@@ -148,27 +172,30 @@ class AllocationKeeper:
     """Whether there are queries that defer, too."""
     _deferring_us: float = 0.0
     """What the slowest shard took for them, lately."""
+    _is_shared_anew: bool = False
+    """Whether there are trees that were not there when the others were allocated their parts."""
     _lags_us: deque[float] = field(default_factory=lambda: deque(maxlen=LATELY))
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: trees that were there stay as they are."""
-        groups = [group for group in plan.groups if group.is_tree]
-        trees = sum(one.adapts for one in groups)
-        self.trees = {one.signature: self.trees.get(one.signature) or self._planted(one, trees) for one in groups}
+        groups = {group.signature: group for group in plan.groups if group.is_tree}
+        self.trees = {name: self.trees.get(name) or self._planted(group) for name, group in groups.items()}
+        coming = [name for name, one in self.trees.items() if not one.allocations]
+        shares = self._shares({name: one.allocation.problem for name, one in self.trees.items()})
+        for name in coming:
+            self._allocate(name, shares)
+        self._is_shared_anew = bool(coming)
         self._defers = any(not group.adapts for group in plan.groups)
 
-    def _planted(self, group: Group, trees: int) -> RunningTree:
+    def _planted(self, group: Group) -> RunningTree:
+        """A tree to which nothing is allocated yet."""
         facts = self.joins.joins[group.signature].facts
         tree, choice = plan_tree(group, self.settings, facts)
-        problem = tree_problem(group, tree, facts, first_mu(group, self.settings, trees), self.settings)
-        began_s = time.perf_counter()
-        allocation = allocated(group, problem, self.settings)
-        spent_ms = (time.perf_counter() - began_s) * 1e3
+        problem = tree_problem(group, tree, facts, inf, self.settings)
         meter = TreeMeter([HalfTally() for _ in tree.half_ways])
-        told = (side_names(group), tree, choice, meter, allocation, self._state_rows(group, tree, problem))
-        found = RunningTree(group, *told, allocation_ms=spent_ms)
-        self._report(found)
-        return found
+        nothing = Allocation("none", problem, (0.0,) * len(problem.probes))
+        rows = self._state_rows(group, tree, problem)
+        return RunningTree(group, side_names(group), tree, choice, meter, nothing, state_rows=rows)
 
     def applied(self, work: Work) -> Work:
         """The work with the trees as they are run."""
@@ -200,7 +227,7 @@ class AllocationKeeper:
             one = self.trees.get(signature)
             if one is not None and shards:
                 self._count(one, facts, shards)
-                self._reallocate(one, facts.batch)
+        self._reallocate([name for name, shards in trees.items() if name in self.trees and shards], facts.batch)
         return True
 
     def _time(self, facts: BatchFacts) -> None:
@@ -250,30 +277,57 @@ class AllocationKeeper:
 
     # --- allocating
 
-    def _reallocate(self, one: RunningTree, batch: int) -> None:
-        problem = self._problem(one)
-        before = one.allocation.problem
-        reason = reason_to_reallocate(before, problem, one.names, self.settings.reallocate)
-        one.unreleased = tuple(self._too_slow(one))
-        if reason is None:
-            return
-        began_s = time.perf_counter()
-        one.allocation = allocated(one.group, problem, self.settings)
-        one.allocation_ms = (time.perf_counter() - began_s) * 1e3
-        one.allocations += 1
-        if not isinf(problem.mu):
+    def _reallocate(self, told: Sequence[str], batch: int) -> None:
+        """Allocates anew where something moved; and, if all together would then take more than there is, where more is
+        taken than a tree's part."""
+        before = {name: one.allocation.problem for name, one in self.trees.items()}
+        shares = self._shares(before | {name: self._problem(self.trees[name]) for name in told})
+        for name in told:
+            one = self.trees[name]
+            reason = reason_to_reallocate(before[name], shares[name].problem, one.names, self.settings.reallocate)
+            one.unreleased = tuple(self._too_slow(one))
+            if reason is None and self._keeps_too_much(one, shares[name]):
+                reason = "it needs less of the service rate than its part"
+            if reason is not None:
+                self._reallocated(name, shares, batch, reason)
+        adapting = [one for one in self.trees.values() if one.group.adapts]
+        if self._is_shared_anew and sum(one.taken for one in adapting) > self._service * (1 + NEARLY):
+            for name in told:
+                if self.trees[name].taken > shares[name].taken * (1 + NEARLY):
+                    self._reallocated(name, shares, batch, "others need more of the service rate")
+        self._is_shared_anew = False
+
+    def _keeps_too_much(self, one: RunningTree, share: Share) -> bool:
+        """Whether a tree is allowed more than it needs, so that others are allowed less."""
+        several = sum(other.group.adapts for other in self.trees.values()) > 1
+        return several and not isinf(share.problem.mu) and one.taken > share.need * (1 + self.settings.reallocate)
+
+    def _reallocated(self, name: str, shares: Mapping[str, Share], batch: int, reason: str) -> None:
+        one = self.trees[name]
+        self._allocate(name, shares)
+        self._is_shared_anew = True
+        if not isinf(one.allocation.problem.mu):
             self.moves.append(f"micro-batch {batch + 1}: probes of {one.tree.text(one.names)} allocated anew: {reason}")
             log.info("%s", self.moves[-1])
+
+    def _allocate(self, name: str, shares: Mapping[str, Share]) -> None:
+        one, share = self.trees[name], shares[name]
+        began_s = time.perf_counter()
+        one.allocation = allocated(one.group, share.problem, self.settings)
+        one.allocation_ms = (time.perf_counter() - began_s) * 1e3
+        one.allocations += 1
+        one.taken = share.taken
         self._report(one)
 
     def _problem(self, one: RunningTree) -> AllocationProblem:
-        """What is known now: what was measured by half-way join where that says something, samples where not."""
+        """What is known now, without a limit: what was measured by half-way join where that says something,
+        samples where not."""
         facts, meter, tree = self.joins.joins[one.group.signature].facts, one.meter, one.tree
         numbers = {half: number for number, half in enumerate(tree.half_ways)}
         rates = [meter.rate(numbers[tree.path(side)[0]]) for side in tree.sides]
-        mu, is_timed = self._mu(meter) if one.group.adapts else (inf, False)
+        is_timed = self._is_timed and one.group.adapts
         cells = self.settings.shards
-        known = tree_problem(one.group, tree, facts, mu, self.settings, rates, cells=cells)
+        known = tree_problem(one.group, tree, facts, inf, self.settings, rates, cells=cells)
         full, probes = known.full_of, []
         for number, half in enumerate(tree.half_ways):
             told, productivity = meter.halves[number], known.probes[number].productivity
@@ -288,20 +342,52 @@ class AllocationKeeper:
             held = tuple(map(float, meter.held))
         return replace(known, probes=tuple(probes), held=held)
 
-    def _mu(self, meter: TreeMeter) -> tuple[float, bool]:
-        """The service rate of a tree, and whether it is in microseconds rather than in probes."""
-        settings, trees = self.settings, sum(one.group.adapts for one in self.trees.values())
-        if settings.service_rate is not None:
-            return settings.service_rate / trees, False
-        if settings.budget is None:
-            return inf, False
-        if settings.budget.probes is not None:
-            return settings.budget.probes / self._period_s / trees, False
+    def _shares(self, problems: Mapping[str, AllocationProblem]) -> dict[str, Share]:
+        """The trees' problems, each with its part of the service rate. What a tree is allowed now is not another's."""
+        needs = {name: self._need(self.trees[name], problem) for name, problem in problems.items()}
+        adapting = [name for name in problems if self.trees[name].group.adapts]
+        parts = fair_parts(self._service, [max(needs[name], self.trees[name].taken) for name in adapting])
+        found = {name: Share(problem.with_mu(inf), needs[name], inf) for name, problem in problems.items()}
+        for name, part in zip(adapting, parts, strict=True):
+            problem = problems[name].with_mu(self._mu(self.trees[name].meter, part))
+            found[name] = Share(problem, needs[name], part)
+        return found
+
+    @property
+    def _is_timed(self) -> bool:
+        """Whether costs are in microseconds rather than in probes."""
+        return self.settings.service_rate is None and bool(self._budget_us)
+
+    @property
+    def _service(self) -> float:
+        """What trees share: probes a second, or of a budget of time what a micro-batch may take on the shard with the
+        most to do."""
+        if not self._is_timed:
+            settings, period_s = self.settings, self._period_s or first_period_s(self.settings)
+            probes = None if settings.budget is None or settings.service_rate is not None else settings.budget.probes
+            return first_service(settings) if probes is None else probes / period_s
         budget_us = self._budget_us
-        if self._defers:
-            budget_us = max(budget_us - self._deferring_us, ASSURED * budget_us)
-        left_us = max(budget_us / trees - meter.other_us, LEAST_SHARE * budget_us / trees)
-        return left_us / meter.largest_share / self._period_s, True
+        return max(budget_us - self._deferring_us, ASSURED * budget_us) if self._defers else budget_us
+
+    def _conversion(self, meter: TreeMeter) -> tuple[float, float]:
+        """What a tree takes for all but probes, and for a unit of cost a second, of what all trees share."""
+        if not self._is_timed:
+            return 0.0, 1.0
+        period_s = self._period_s or first_period_s(self.settings)
+        if not meter.seconds:
+            return 0.0, FIRST_PROBE_US * period_s / self.settings.shards
+        return meter.other_us, meter.largest_share * period_s
+
+    def _need(self, one: RunningTree, problem: AllocationProblem) -> float:
+        """What a tree takes with every probe."""
+        other, unit = self._conversion(one.meter)
+        probes = problem.saturation.spent * unit
+        return min(other + probes, probes / LEAST_SHARE)
+
+    def _mu(self, meter: TreeMeter, part: float) -> float:
+        """The service rate of a tree that may have this part."""
+        other, unit = self._conversion(meter)
+        return max(part - other, LEAST_SHARE * part) / unit
 
     def _report(self, one: RunningTree) -> None:
         for text in self.infeasible(one):
