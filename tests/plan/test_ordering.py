@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PlanError
-from headrace.plan import ordering
+from headrace.plan import ordering, upkeep
 from headrace.plan.costs import (
     CostGraph,
     JoinFacts,
@@ -366,6 +366,28 @@ def test_equal_windows_share_equally_and_none_has_more_buckets_than_values() -> 
 def test_a_slow_stream_keeps_its_floor() -> None:
     assert bucket_shares([StreamFacts(0.001, 100, 50), StreamFacts(1000, 100, 500)], 100) == (5, 95)
     assert bucket_shares([StreamFacts(0.001, 100, 50), StreamFacts(1000, 100, 500)], 4) == (1, 3)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((0.0, 1.0, 1.0, 50.0, 1e4)), st.integers(1, 300)), min_size=1, max_size=5),
+    st.integers(5, 400),
+)
+def test_buckets_go_one_by_one_to_where_they_save_the_most(windows: list[tuple[float, int]], total: int) -> None:
+    streams = [StreamFacts(rate, 10, distinct) for rate, distinct in windows]
+    shares = [min(max(1, min(5, total // (2 * len(streams)))), one.distinct) for one in streams]
+    for _ in range(total - sum(shares)):
+        savings = [(one.distinct > k) * one.size / (k * (k + 1)) for one, k in zip(streams, shares, strict=True)]
+        if max(savings):
+            shares[savings.index(max(savings))] += 1
+    assert bucket_shares(streams, total) == tuple(shares)
+
+
+def test_very_many_buckets_are_not_given_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[str] = Counter()
+    monkeypatch.setattr(upkeep, "_saving", counted(upkeep._saving, "saving", counts))
+    streams = [StreamFacts(rate, 100, 10**9) for rate in (1, 1, 50, 7)]
+    assert sum(bucket_shares(streams, 4 * 10**6)) == 4 * 10**6
+    assert counts["saving"] < 100
 
 
 def test_too_few_buckets_are_refused() -> None:
