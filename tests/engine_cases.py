@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -19,7 +19,7 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from local_host import LocalHost
-from strategies import EPOCH, PRICE, RATE, SECOND_US, WINDOWS_S, at, windows
+from strategies import EPOCH, PRICE, RATE, SECOND_US, WINDOWS_S, at, counted, timed, windows
 
 from headrace.config import JOIN_METHODS
 from headrace.engine.arrow_types import arrow_schema
@@ -199,6 +199,8 @@ class Kinds(StrEnum):
     """One window of time for both streams, and an equality."""
     ALL = "all"
     """Windows of any kind, a stream's own too; sometimes no equality."""
+    MIXED = "mixed"
+    """A window of time for one stream and of rows for the other; sometimes no equality."""
 
 
 @st.composite
@@ -227,7 +229,7 @@ def queries(
 @st.composite
 def _join_conditions(draw: st.DrawFn, kinds: Kinds) -> list[Expression]:
     """Equalities of the two streams; or a theta join's condition, or none."""
-    if kinds is Kinds.ALL and draw(st.integers(0, 3)) == 0:
+    if kinds is not Kinds.PLAIN and draw(st.integers(0, 3)) == 0:
         return draw(st.lists(_thetas, max_size=1))
     return [
         call("=", *pair[:: draw(st.sampled_from((1, -1)))])
@@ -247,10 +249,12 @@ _thetas = st.sampled_from(
 
 
 def _windows(sources: int, kinds: Kinds) -> st.SearchStrategy[tuple[Extent, ...]]:
-    if kinds is Kinds.ALL and sources == 1:
+    if kinds is not Kinds.PLAIN and sources == 1:
         return st.booleans().flatmap(lambda has: windows(1) if has else st.just(()))
     if kinds is Kinds.ALL:
         return windows(sources)
+    if kinds is Kinds.MIXED:
+        return st.tuples(timed, counted).flatmap(st.permutations).map(tuple)
     if sources == 1:
         return st.just(())
     return st.sampled_from(WINDOWS_S).map(lambda seconds: within_us(seconds * SECOND_US, sources))
@@ -477,6 +481,20 @@ def run(case: Case, way: Way = Way()) -> LocalHost:
         arrive(host, chunks)
     host.end()
     return host
+
+
+def run_with_ends(case: Case, way: Way, ends: Collection[int]) -> tuple[LocalHost, list[dict[StreamId, int]]]:
+    """The case to the end of its input, with ends after these micro-batches too; and what had arrived at each."""
+    host, told = host_for(case, way), []
+    arrived = dict.fromkeys(case.arrivals, 0)
+    for number, chunks in enumerate(micro_batches(case, way)):
+        arrive(host, chunks)
+        arrived.update({name: arrived[name] + len(rows) for name, rows in chunks.items()})
+        if number in ends:
+            host.end()
+            told.append(dict(arrived))
+    host.end()
+    return host, told
 
 
 def go_on_to_the_end(host: LocalHost) -> int:

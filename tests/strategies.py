@@ -268,9 +268,9 @@ def _event(number: int) -> st.SearchStrategy[dict[str, Value]]:
 
 
 WINDOWS_S = (0, 1, 2, 5, 100)
-_TIMED = st.sampled_from(WINDOWS_S).map(lambda seconds: Extent(Measure.TIME, seconds * SECOND_US))
-_COUNTED = st.integers(1, 6).map(lambda rows: Extent(Measure.ROWS, rows))
-_EITHER = st.booleans().flatmap(lambda timed: _TIMED if timed else _COUNTED)
+timed = st.sampled_from(WINDOWS_S).map(lambda seconds: Extent(Measure.TIME, seconds * SECOND_US))
+counted = st.integers(1, 6).map(lambda rows: Extent(Measure.ROWS, rows))
+_EITHER = st.booleans().flatmap(lambda in_time: timed if in_time else counted)
 
 
 @st.composite
@@ -278,8 +278,8 @@ def windows(draw: st.DrawFn, sources: int) -> tuple[Extent, ...]:
     """Every source's window: mostly one time for all, else times of their own, one number of rows, or anything."""
     kind = draw(st.sampled_from(("one time", "one time", "one time", "times", "one count", "anything")))
     if kind in ("one time", "one count"):
-        return (draw(_TIMED if kind == "one time" else _COUNTED),) * sources
-    return tuple(draw(_TIMED if kind == "times" else _EITHER) for _ in range(sources))
+        return (draw(timed if kind == "one time" else counted),) * sources
+    return tuple(draw(timed if kind == "times" else _EITHER) for _ in range(sources))
 
 
 @st.composite

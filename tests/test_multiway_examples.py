@@ -6,7 +6,7 @@ One shard must give the rows in order; on several only the rows count here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import permutations
 
@@ -416,6 +416,61 @@ def test_newer_tuples_have_counted_their_rows_when_one_comes_after_an_end(apart_
     host.end()
     rows = [(0, 0), (1, 0), (0, 1)]
     assert host.counts["q"] == len(rows) if counted else outcomes.got(host, case.queries[0]) == rows
+
+
+CHAIN = "a.k = b.k AND b.k = c.k"
+IN_TIME_AND_ROWS = f"SELECT a.id, b.id AS b, c.id AS c FROM a [RANGE 10 s], b [ROWS %d], c [RANGE 10 s] WHERE {CHAIN}"
+TWO_IN_TIME_AND_ROWS = "SELECT a.id, b.id AS b FROM a [RANGE 10 s], b [ROWS %d] WHERE a.k = b.k"
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("together", [1, 4])
+@pytest.mark.parametrize(
+    ("query", "rows", "before", "after", "wanted"),
+    [
+        (IN_TIME_AND_ROWS, 5, {"a": [5], "b": [1]}, {"c": [3]}, [(0, 0, 0)]),
+        (IN_TIME_AND_ROWS, 2, {"b": [4, 5, 6, 7], "c": [2]}, {"a": [3]}, [(0, b, 0) for b in range(4)]),
+        (IN_TIME_AND_ROWS, 1, {"a": [5], "b": [1, 6, 7]}, {"c": [3]}, [(0, b, 0) for b in range(3)]),
+        (IN_TIME_AND_ROWS, 2, {"a": [5], "c": [5]}, {"b": [3, 5, 6]}, [(0, 2, 0)]),
+        (TWO_IN_TIME_AND_ROWS, 2, {"b": [4, 5, 6, 20]}, {"a": [3]}, [(0, 0), (0, 1), (0, 2)]),
+        (TWO_IN_TIME_AND_ROWS, 2, {"b": [1, 2, 4]}, {"a": [3]}, [(0, 1), (0, 2)]),
+        (TWO_IN_TIME_AND_ROWS, 2, {"b": [1, 4, 5]}, {"a": [3]}, [(0, 1), (0, 2)]),
+        (TWO_IN_TIME_AND_ROWS, 2, {"a": [3]}, {"b": [2, 3, 4]}, [(0, 1), (0, 2)]),
+        (TWO_IN_TIME_AND_ROWS, 1, {"b": [3, 4]}, {"a": [3]}, [(0, 0), (0, 1)]),
+    ],
+)
+def test_after_an_end_newer_tuples_look_back_in_time_and_rows_count_as_they_were_released(
+    query: str, rows: int, before: Mapping[str, list[int]], after: Mapping[str, list[int]], wanted: Answer,
+    together: int, shards: int,
+) -> None:  # fmt: skip
+    first, then = (
+        {StreamId(name): [event(number, ts) for number, ts in enumerate(some)] for name, some in times.items()}
+        for times in (before, after)
+    )
+    case = case_of(query % rows)
+    host = cases.host_for(case, Way(shards=shards))
+    for part in (first, then):
+        for begin in range(0, 4, together):
+            cases.arrive(host, {name: some[begin : begin + together] for name, some in part.items()})
+        host.end()
+    assert sorted(cases.got(host, case.queries[0])) == wanted
+    arrived = {stream.name: len(first.get(stream.name, ())) for stream in case.catalog.streams}
+    assert sorted(reference.answer(case.queries[0], case.catalog, {**first, **then}, [arrived])) == wanted
+
+
+def test_after_an_end_the_last_rows_are_those_that_were_released_last() -> None:
+    """However held rows were put together meanwhile."""
+    case = case_of("SELECT a.id, b.id AS b FROM a, b WHERE a.k = b.k WINDOW 2 ROWS")
+    patient = Catalog(tuple(replace(one, max_delay_us=10 * SECOND_US) for one in case.catalog.streams))
+    a, b = (StreamId(name) for name in "ab")
+    host = cases.host_for(replace(case, catalog=patient), Way(options=ShardOptions(merge_fanout=2)))
+    cases.arrive(host, {b: [event(0, 5), event(1, 6)]})
+    host.end()
+    cases.arrive(host, {b: [event(2, 1), event(3, 2)]})
+    host.end()
+    cases.arrive(host, {a: [event(0, 9)]})
+    host.end()
+    assert cases.got(host, case.queries[0]) == [(0, 2), (0, 3)]
 
 
 # --- numbers at their ends

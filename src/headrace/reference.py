@@ -43,6 +43,13 @@ class Tuple:
 
     place: Place
     values: Row
+    ends: int = 0
+    """How many ends of the input were before it arrived."""
+
+    @property
+    def released(self) -> tuple[int, Place]:
+        """Where it is in the order in which tuples are released, which rows are counted in: an end releases all."""
+        return self.ends, self.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,20 @@ class Intake:
     malformed: tuple[int, ...]
 
 
-def accepted(catalog: Catalog, arrivals: Mapping[StreamId, Sequence[Row]]) -> dict[StreamId, Intake]:
-    """Each stream's arrivals, sorted into those that take part, the late and the malformed."""
-    return {stream.name: _intake(catalog, stream.name, arrivals.get(stream.name, ())) for stream in catalog.streams}
+Arrived = Mapping[StreamId, int]
+"""How many tuples of each stream had arrived at a moment."""
 
 
-def _intake(catalog: Catalog, name: StreamId, rows: Sequence[Row]) -> Intake:
+def accepted(
+    catalog: Catalog, arrivals: Mapping[StreamId, Sequence[Row]], ends: Sequence[Arrived] = ()
+) -> dict[StreamId, Intake]:
+    """Each stream's arrivals, sorted into those that take part, the late and the malformed. ``ends``: when the input
+    ended, and then went on."""
+    names = [stream.name for stream in catalog.streams]
+    return {name: _intake(catalog, name, arrivals.get(name, ()), [end[name] for end in ends]) for name in names}
+
+
+def _intake(catalog: Catalog, name: StreamId, rows: Sequence[Row], ends: Sequence[int]) -> Intake:
     stream = catalog.get(name)
     tuples: list[Tuple] = []
     late: list[int] = []
@@ -77,17 +92,20 @@ def _intake(catalog: Catalog, name: StreamId, rows: Sequence[Row]) -> Intake:
             late.append(seq)
             continue
         newest_by_source[source] = ts_us if newest_us is None else max(newest_us, ts_us)
-        tuples.append(Tuple(Place(ts_us, catalog.position(name), seq), row))
+        before = sum(end <= seq for end in ends)
+        tuples.append(Tuple(Place(ts_us, catalog.position(name), seq), row, before))
     return Intake(tuple(tuples), tuple(late), tuple(malformed))
 
 
 # --- queries
 
 
-def answer(query: Query, catalog: Catalog, arrivals: Mapping[StreamId, Sequence[Row]]) -> list[tuple[Value, ...]]:
+def answer(
+    query: Query, catalog: Catalog, arrivals: Mapping[StreamId, Sequence[Row]], ends: Sequence[Arrived] = ()
+) -> list[tuple[Value, ...]]:
     """All of the output, in order, of a query without groups."""
     assert query.grouping is None, "reference_aggregates answers queries with groups"
-    taken = accepted(catalog, arrivals)
+    taken = accepted(catalog, arrivals, ends)
     results = sorted(matches(query, [taken[source.stream].tuples for source in query.sources]), key=_order)
     return [tuple(value(output.expression, columns_in(match)) for output in query.outputs) for match in results]
 
@@ -123,24 +141,25 @@ def _may_grow(query: Query, match: tuple[Tuple, ...]) -> bool:
 
 
 def _in_windows(query: Query, match: tuple[Tuple, ...], streams: Sequence[Sequence[Tuple]]) -> bool:
-    """Whether every tuple but the newest is in its window when the newest comes."""
-    places = tuple(one.place for one in match)
-    newest = _newest(places)
+    """Whether every tuple but the newest is in its window when the newest comes. Where windows are of rows alone, it is
+    the one that was released last."""
+    in_rows = all(extent.measure is Measure.ROWS for extent in query.windows)
+    newest = _newest([one.released if in_rows else one.place for one in match])
     others = (source for source in range(len(match)) if source != newest)
-    return all(_within(places[i], query.windows[i], places[newest], streams[i]) for i in others)
+    return all(_within(match[i], query.windows[i], match[newest], streams[i]) for i in others)
 
 
-def _newest(places: Sequence[Place]) -> int:
+def _newest(places: Sequence[tuple[object, ...]]) -> int:
     """Which source's tuple is the newest; the first, where a self-join has one tuple twice."""
     return places.index(max(places))
 
 
-def _within(place: Place, extent: Extent, newest: Place, stream: Sequence[Tuple]) -> bool:
+def _within(one: Tuple, extent: Extent, newest: Tuple, stream: Sequence[Tuple]) -> bool:
     """Whether a tuple of the stream is in its window when the newest comes."""
     if extent.measure is Measure.TIME:
-        return newest.ts_us - extent.size <= place.ts_us
-    before = sorted(one.place for one in stream if one.place < newest)
-    return place in before[-extent.size :]
+        return newest.place.ts_us - extent.size <= one.place.ts_us
+    before = sorted(other.released for other in stream if other.released < newest.released)
+    return one.released in before[-extent.size :]
 
 
 def columns_in(match: tuple[Tuple, ...]) -> Callable[[ColumnRef], Value]:

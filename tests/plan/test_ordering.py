@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import permutations
 from math import exp, inf, log
 
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PlanError
+from headrace.plan import ordering, upkeep
 from headrace.plan.costs import (
     CostGraph,
     JoinFacts,
@@ -22,6 +25,8 @@ from headrace.plan.costs import (
     order_cost,
     origin_cost,
 )
+from headrace.plan.costs import join_facts as join_facts_of
+from headrace.plan.methods import choices_for, cost_for
 from headrace.plan.ordering import (
     Choice,
     ascending_order,
@@ -188,7 +193,7 @@ def test_search_by_sets_finds_the_two_cheapest_of_all_global_orders(seed: int) -
 @given(join_facts())
 def test_search_by_sets_equals_all_orders_for_any_graph(facts: JoinFacts) -> None:
     for origin in facts.sides:
-        found = exact_order(facts, origin)
+        found = exact_order(CostGraph(facts), origin)
         expected = two_best(len(facts.sizes), (origin,), lambda order: order_cost(facts, order[0], order))
         assert costs_of(found) == pytest.approx(expected)
         assert order_cost(facts, origin, found.order) == pytest.approx(found.cost)
@@ -213,13 +218,13 @@ def star() -> JoinFacts:
 
 
 def test_greedy_follows_the_most_selective_predicate_and_the_graph() -> None:
-    assert greedy_order(star(), 1) == (1, 0, 2, 3)
-    assert greedy_order(star(), 3) == (3, 1, 0, 2)
+    assert greedy_order(CostGraph(star()), 1) == (1, 0, 2, 3)
+    assert greedy_order(CostGraph(star()), 3) == (3, 1, 0, 2)
 
 
 def test_a_cross_product_comes_only_where_nothing_joins() -> None:
     facts = JoinFacts((1.0,) * 4, (9.0, 8.0, 7.0, 5.0), {(0, 1): 8.0, (2, 3): 1.0}, {}, frozenset())
-    assert greedy_order(facts, 0) == (0, 1, 3, 2)
+    assert greedy_order(CostGraph(facts), 0) == (0, 1, 3, 2)
 
 
 def test_choices_have_an_order_for_each_origin_and_a_runner_up() -> None:
@@ -246,9 +251,9 @@ def test_heuristic_choices_are_valid_and_no_cheaper_than_the_best(facts: JoinFac
 def test_heuristic_choices_of_random_graphs_are_near_the_best() -> None:
     chance, good, all_of_them = random.Random(14), 0, 0
     for _ in range(20):
-        facts = random_graph(chance, 6)
-        for origin in facts.sides:
-            good += heuristic_order(facts, origin).cost <= 1.1 * exact_order(facts, origin).cost
+        graph = CostGraph(random_graph(chance, 6))
+        for origin in graph.facts.sides:
+            good += heuristic_order(graph, origin).cost <= 1.1 * exact_order(graph, origin).cost
             all_of_them += 1
     assert good >= 0.95 * all_of_them
 
@@ -265,6 +270,44 @@ def random_graph(chance: random.Random, sides: int) -> JoinFacts:
 def test_choose_is_for_many_sides_too() -> None:
     facts = random_graph(random.Random(15), 10)
     assert [choice.origin for choice in choose(facts)] == list(range(10))
+
+
+def common_key(sides: int) -> JoinFacts:
+    sizes = tuple(100.0 * (1 + side * 7 % sides) for side in range(sides))
+    streams = [StreamFacts(size / 10, 10, 50 + side) for side, size in enumerate(sizes)]
+    return replace(join_facts_of(streams, 1.0), indexed=frozenset(permutations(range(sides), 2)))
+
+
+@pytest.mark.parametrize("method", ["hybrid", "index", "eager", "naive", "general"])
+def test_planning_of_many_sides_makes_few_searches_and_looks_at_each_pair_a_few_times(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all origins together: a search for each, and the predicates of a set of sides gone through once."""
+    counts: Counter[str] = Counter()
+    for owner, name in ((ordering, "heuristic_order"), (JoinFacts, "selectivity"), (CostGraph, "_spanning")):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name), name, counts))
+    facts = common_key(12)
+    choices = choices_for(method, facts, 1.0)
+    assert [choice.origin for choice in choices] == list(facts.sides)
+    assert counts["heuristic_order"] == 12
+    assert counts["selectivity"] <= 25 * 2 * 12**2
+    assert counts["_spanning"] <= 2**12
+
+
+def counted(function: Callable[..., object], name: str, counts: Counter[str]) -> Callable[..., object]:
+    def counting(*args: object, **named: object) -> object:
+        counts[name] += 1
+        return function(*args, **named)
+
+    return counting
+
+
+def test_general_orders_of_many_sides_are_no_dearer_than_with_new_tuples_first() -> None:
+    facts = random_graph(random.Random(16), 9)
+    general, lazy = choices_for("general", facts, 1.0), choices_for("lazy", facts, 1.0)
+    for one, first in zip(general, lazy, strict=True):
+        assert one.cost <= first.cost * (1 + 1e-9)
+        assert one.cost == pytest.approx(cost_for("general", facts, one.origin, one.order, 1.0))
 
 
 # Switching.
@@ -323,6 +366,28 @@ def test_equal_windows_share_equally_and_none_has_more_buckets_than_values() -> 
 def test_a_slow_stream_keeps_its_floor() -> None:
     assert bucket_shares([StreamFacts(0.001, 100, 50), StreamFacts(1000, 100, 500)], 100) == (5, 95)
     assert bucket_shares([StreamFacts(0.001, 100, 50), StreamFacts(1000, 100, 500)], 4) == (1, 3)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((0.0, 1.0, 1.0, 50.0, 1e4)), st.integers(1, 300)), min_size=1, max_size=5),
+    st.integers(5, 400),
+)
+def test_buckets_go_one_by_one_to_where_they_save_the_most(windows: list[tuple[float, int]], total: int) -> None:
+    streams = [StreamFacts(rate, 10, distinct) for rate, distinct in windows]
+    shares = [min(max(1, min(5, total // (2 * len(streams)))), one.distinct) for one in streams]
+    for _ in range(total - sum(shares)):
+        savings = [(one.distinct > k) * one.size / (k * (k + 1)) for one, k in zip(streams, shares, strict=True)]
+        if max(savings):
+            shares[savings.index(max(savings))] += 1
+    assert bucket_shares(streams, total) == tuple(shares)
+
+
+def test_very_many_buckets_are_not_given_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[str] = Counter()
+    monkeypatch.setattr(upkeep, "_saving", counted(upkeep._saving, "saving", counts))
+    streams = [StreamFacts(rate, 100, 10**9) for rate in (1, 1, 50, 7)]
+    assert sum(bucket_shares(streams, 4 * 10**6)) == 4 * 10**6
+    assert counts["saving"] < 100
 
 
 def test_too_few_buckets_are_refused() -> None:

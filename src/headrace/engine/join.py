@@ -21,7 +21,7 @@ import numpy as np
 
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import bisect_within, expand_ranges, key_ranges, narrow_type
-from headrace.engine.spaces import KeySearch, Matches, NewRows, Reach, Space
+from headrace.engine.spaces import KeySearch, Matches, Reach, Space
 from headrace.engine.window import Run
 from headrace.plan.queries import Measure
 
@@ -42,6 +42,11 @@ class Sides:
     def is_self(self) -> bool:
         """Whether both sides are the same rows."""
         return self.spaces[0] is self.spaces[1]
+
+    @property
+    def is_of_one_stream(self) -> bool:
+        """Whether the sides' tuples are told apart by number."""
+        return self.is_self or self.spaces[0].is_numbered or self.spaces[1].is_numbered
 
     @property
     def is_late(self) -> bool:
@@ -98,7 +103,8 @@ def scan_unordered(sides: Sides, reach: Reach) -> Iterator[Matches]:
 
 def count_pairs(sides: Sides, windows: Sequence[tuple[int, ...]]) -> list[Int64s]:
     """For each window, how many pairs each new tuple finds, by rank, without listing them. A side's sizes are nested:
-    each one's range is searched within the next larger one's. Where tuples come late, both sides' sizes must agree."""
+    each one's range is searched within the next larger one's. Where tuples come late, both sides' sizes must agree, and
+    be of one kind."""
     ranked = sum(len(space.new.ranks) for space in {id(one): one for one in sides.spaces}.values() if space.new)
     counts = [np.zeros(ranked, dtype=np.int64) for _ in windows]
     for side in (0, 1):
@@ -109,7 +115,7 @@ def count_pairs(sides: Sides, windows: Sequence[tuple[int, ...]]) -> list[Int64s
         found = {size: np.zeros(len(new.ranks), dtype=np.int64) for size in sizes}
         for match in _key_matches(sides, side):
             for size in sizes:
-                match = match.within(size, None, _ahead(sides, side, size))
+                match = match.within(size, None, size)
                 found[size] += match.high - match.low
         for count, window in zip(counts, windows, strict=True):
             count[new.ranks] += found[window[1 - side]]
@@ -117,24 +123,40 @@ def count_pairs(sides: Sides, windows: Sequence[tuple[int, ...]]) -> list[Int64s
 
 
 @dataclass(frozen=True, slots=True)
+class Newer:
+    """Where in each range of one key the rows begin that are newer than the probe. They look back at it: in time, if
+    they do at all. Rows that an end has released are not moved on by what comes later."""
+
+    begin: Int64s
+    ts_us: Int64s
+    probes_us: Int64s
+    in_time: bool
+
+    def until(self, high: Int64s, ahead_us: int) -> Int64s:
+        """Where those end that are at most so far before the probe."""
+        return (
+            bisect_within(self.ts_us, self.begin, high, self.probes_us + ahead_us + 1) if self.in_time else self.begin
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class KeyMatches:
     """In one run, each probe's range of rows with its key. ``clock`` is what windows are cut by, ``probes`` where each
-    probe stands on it; no row of the run is outside ``span`` (None: some may be); ``ahead``: some may be newer than a
-    probe."""
+    probe stands on it; no row of the run is outside ``span`` (None: some may be); ``newer``, where some may be."""
 
     clock: Int64s
     probes: Int64s
     span: tuple[int, int] | None
     low: Int64s
     high: Int64s
-    ahead: bool = False
+    newer: Newer | None = None
 
     def within(self, upto: int, after: int | None, ahead: int) -> KeyMatches:
         """The ranges cut down to rows that are more than ``after`` and at most ``upto`` behind the probes, or, where
         some may be, at most ``ahead`` before them: those look back at the probe."""
         low, high = self._since(self.probes - upto), self.high
-        if self.ahead:
-            high = bisect_within(self.clock, low, high, self.probes + ahead + 1)
+        if self.newer is not None:
+            low, high = np.minimum(low, self.newer.begin), self.newer.until(high, ahead)
         elif after is not None:
             high = bisect_within(self.clock, low, high, self.probes - after)
         return replace(self, low=low, high=high)
@@ -159,11 +181,11 @@ def _key_matches(sides: Sides, side: int) -> Iterator[KeyMatches]:
     for run in probed.runs:
         clock = run.segment.clock(measure)
         low, high = sides.finds[1 - side](run.segment.keys, keys)
+        newer = _newer(sides, side, run, low, high)
         if in_time:
-            ahead = _is_ahead(run, new) and not sides.is_resumed
-            yield KeyMatches(clock, probes, run.span_us, low, high, ahead)
+            yield KeyMatches(clock, probes, run.span_us, low, high, newer)
         else:
-            yield KeyMatches(clock, probes, None, low, bisect_within(clock, low, high, probes))
+            yield KeyMatches(clock, probes, None, low, bisect_within(clock, low, high, probes), newer)
     if probed.new is not None and not sides.is_resumed:
         own = probed.new.segment
         low, high = sides.finds[1 - side](own.keys, keys)
@@ -175,22 +197,31 @@ def _key_matches(sides: Sides, side: int) -> Iterator[KeyMatches]:
             yield KeyMatches(clock, probes, None, low, bisect_within(clock, low, before, probes))
 
 
+def _newer(sides: Sides, side: int, run: Run, low: Int64s, high: Int64s) -> Newer | None:
+    """What of a run's ranges is newer than a side's new tuples. Where windows are of rows alone, those that were
+    released before them are older, whatever their times."""
+    new = sides.spaces[side].new
+    if sides.is_resumed or Measure.TIME not in sides.measures or new is None or not _is_ahead(sides, side, run):
+        return None
+    ts_us, probes_us = run.segment.ts_us, new.segment.ts_us
+    begin = bisect_within(ts_us, low, high, probes_us + (not _is_first_at_tie(sides, side)))
+    return Newer(begin, ts_us, probes_us, sides.measures[side] is Measure.TIME)
+
+
 def comes_late(sides: Sides) -> bool:
-    """Whether a held tuple is newer than a new one of the other side; at one time, the right one is."""
-    left = sides.spaces[0].new
-    apart = left is not None and not sides.is_self
-    tied = apart and any(run.max_us == left.segment.min_us for run in sides.spaces[1].runs)  # type: ignore[union-attr]
-    return tied or any(_is_ahead(run, sides.spaces[side].new) for side in (0, 1) for run in sides.spaces[1 - side].runs)
+    """Whether a held tuple is newer than a new one of the other side."""
+    return any(_is_ahead(sides, side, run) for side in (0, 1) for run in sides.spaces[1 - side].runs)
 
 
-def _is_ahead(run: Run, new: NewRows | None) -> bool:
-    return new is not None and run.max_us > new.segment.min_us
+def _is_ahead(sides: Sides, side: int, run: Run) -> bool:
+    """Whether some of a run is newer than a new tuple of a side."""
+    new = sides.spaces[side].new
+    return new is not None and run.max_us >= new.segment.min_us + (not _is_first_at_tie(sides, side))
 
 
-def _ahead(sides: Sides, side: int, size: int) -> int:
-    """How far in time newer tuples look back at late ones of a side. Those that a window of rows was counted for when
-    they came do not."""
-    return size if sides.measures[side] is Measure.TIME else 0
+def _is_first_at_tie(sides: Sides, side: int) -> bool:
+    """Whether a side's tuples are older than the other's at their time. Of one stream, those that came first are."""
+    return side == 0 and not sides.is_of_one_stream
 
 
 def _ranges(sides: Sides, side: int, reach: Reach) -> Ranges:
@@ -201,8 +232,7 @@ def _ranges(sides: Sides, side: int, reach: Reach) -> Ranges:
         none = np.empty(0, dtype=np.int64)
         return Ranges(none.reshape(0, 1), none.reshape(0, 1), none, none)
     upto, after = reach.upto[1 - side], None if reach.after is None else reach.after[1 - side]
-    ahead = _ahead(sides, side, reach.upto[side])
-    found = [one.within(upto, after, ahead) for one in _key_matches(sides, side)]
+    found = [one.within(upto, after, reach.upto[side]) for one in _key_matches(sides, side)]
     if not found:
         zero = np.zeros(len(new.ranks), dtype=np.int64)
         found = [KeyMatches(zero, zero, None, zero, zero)]
@@ -277,10 +307,10 @@ def _by_places(sides: Sides, matches: Matches) -> Matches:
     spaces = sides.spaces
     left_us, right_us = (space.times(some) for space, some in zip(spaces, matches.sides, strict=True))
     left, right = (space.numbers(some) for space, some in zip(spaces, matches.sides, strict=True))
-    one_stream = sides.is_self or spaces[0].is_numbered or spaces[1].is_numbered
+    one_stream = sides.is_of_one_stream
     is_left = (left_us > right_us) | ((left_us == right_us) & (left > right) & one_stream)
     newest, other = np.where(is_left, left, right), np.where(is_left, right, left)
     oldest_us, newest_us = np.minimum(left_us, right_us), np.maximum(left_us, right_us)
     order = np.lexsort((is_left, other, oldest_us, newest, ~is_left & (not one_stream), newest_us))
-    in_time = Measure.ROWS not in sides.measures
+    in_time = Measure.TIME in sides.measures
     return replace(matches, newest=1 - is_left.astype(np.int8) if in_time else matches.newest).where(order)

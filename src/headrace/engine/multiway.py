@@ -93,7 +93,7 @@ class MultiJoin:
 
     @property
     def _is_first_late(self) -> bool:
-        return self.is_late and not self.is_resumed and Measure.ROWS not in self.measures
+        return self.is_late and not self.is_resumed and Measure.TIME in self.measures
 
     @cached_property
     def _origins(self) -> list[int]:
@@ -200,9 +200,11 @@ class MultiJoin:
     def _late(self, reach: Reach) -> Iterator[Matches]:
         """All results with a new tuple, whichever is the newest: the first side that has a new one finds it. A slice at
         a time, in no order; at least one an origin."""
+        in_time = [size for size, measure in zip(reach.upto, self.measures, strict=True) if measure is Measure.TIME]
+        far_us = max(in_time)
         for origin in self._origins:
             order = (origin, *(side for side in self.orders[origin] if side != origin))
-            meeting = AnyNewest(origin, max(reach.upto))
+            meeting = AnyNewest(origin, far_us)
             walk = Walk(self.spaces, self.measures, steps_of(self.graph, order), self.finds, meeting)
             start = self.spaces[origin].new_base + np.arange(len(self._ranks(origin)))
             parts: list[Partial] = []
@@ -229,9 +231,21 @@ class MultiJoin:
             newest[is_newer] = side
             latest = tuple(np.where(is_newer, mine, other) for mine, other in zip(place, latest, strict=True))
         inside = np.ones(len(matches), dtype=bool)
-        for side, ts_us in enumerate(times):
-            inside &= latest[0] - ts_us <= reach.upto[side]
-        return Matches(matches.sides, matches.probe, newest).where(inside)
+        dated = Matches(matches.sides, matches.probe, newest)
+        for side, (ts_us, measure) in enumerate(zip(times, self.measures, strict=True)):
+            in_time = measure is Measure.TIME
+            inside &= latest[0] - ts_us <= reach.upto[side] if in_time else self._in_rows(dated, side, reach.upto[side])
+        return dated.where(inside)
+
+    def _in_rows(self, matches: Matches, side: int, rows: int) -> np.ndarray:
+        """Which matches have, of that side, one of the last rows that were released before the newest."""
+        inside: np.ndarray = matches.newest == side
+        for newest in (one for one in self.graph.sides if one != side):
+            mine = np.flatnonzero(matches.newest == newest)
+            probes, partners = matches.sides[newest][mine], matches.sides[side][mine]
+            behind = self.spaces[newest].behind(probes, self.spaces[side], partners, Measure.ROWS)
+            inside[mine] = (behind >= 1) & (behind <= rows)
+        return inside
 
     def _place(self, matches: Matches, times: Sequence[Int64s], side: int) -> tuple[np.ndarray, ...]:
         space = self.spaces[side]

@@ -525,7 +525,7 @@ class GroupOperator:
         yield from self.downstream.settle(self._serial)
         if self.group.is_join:
             interval_us = self._options.expiry_us.get(self.group.signature, 0)
-            expire(self.group, self.inputs, self.pending, reached_us, interval_us)
+            expire(self.group, self.inputs, self.pending, reached_us, interval_us, self.progress)
         yield from self._finished
         self._finished.clear()
         yield from self.hold.settle()

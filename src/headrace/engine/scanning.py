@@ -35,6 +35,7 @@ class GroupJoin:
         self._windows = group.windows
         self._is_uneven = any(len(set(sizes)) > 1 for sizes in self._windows)
         """Whether a window differs from side to side."""
+        self._is_mixed = len(set(group.measures)) > 1
 
     def sides(self, block: Block, *, is_resumed: bool = False) -> Sides | MultiJoin:
         """The sides as a block meets them. ``is_resumed``: it has been scanned before, and is among what is held."""
@@ -74,7 +75,7 @@ class GroupJoin:
         """Whether lengths of ranges are all that is asked for."""
         if isinstance(sides, MultiJoin) and not sides.can_count:
             return False
-        if sides.is_late and (isinstance(sides, MultiJoin) or self._is_uneven):
+        if sides.is_late and (isinstance(sides, MultiJoin) or self._is_uneven or self._is_mixed):
             return False
         if self._group.verified or guest_marks(self._group.key_sides, sides.spaces) or has_slots(sides.spaces):
             return False
@@ -97,8 +98,8 @@ class GroupJoin:
         """Whether a block's results are only in order when it is scanned at once."""
         if len(rounds) > 1:
             return True
-        is_mixed = self._is_uneven or len(set(self._group.measures)) > 1
-        is_apart = self._group.numbers_tuples or (self._group.sides == (0, 0) and is_mixed)
+        is_mixed_self = self._group.sides == (0, 0) and (self._is_uneven or self._is_mixed)
+        is_apart = self._group.numbers_tuples or is_mixed_self
         if self._group.graph is None and is_apart:
             return True
         return any(self.sides(block).is_late for block in rounds)

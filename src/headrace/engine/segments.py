@@ -127,6 +127,13 @@ class Segment:
         name = seen_column(probed)
         return int(int64s_of(self.batch, name).min()) if name in self.batch.schema.names else 0
 
+    def least_seen_since(self, probed: int, since_us: int) -> int | None:
+        """The same of the rows at or after a time; None where there are none."""
+        name = seen_column(probed)
+        seen = int64s_of(self.batch, name) if name in self.batch.schema.names else np.zeros(self.rows, dtype=np.int64)
+        seen = seen[self.ts_us >= since_us]
+        return int(seen.min()) if len(seen) else None
+
     def index(self, index: int) -> IndexView:
         """The rows by a key: the first is their own order."""
         if index == 0:
@@ -134,9 +141,14 @@ class Segment:
         return IndexView(int64s_of(self.batch, _sorted_column(index)), int64s_of(self.batch, _by_column(index)))
 
     @property
+    def has_places(self) -> bool:
+        """Whether rows have their places in the whole stream with them."""
+        return PLACE in self.batch.schema.names
+
+    @property
     def last_place(self) -> int:
         """The newest row's place in the whole stream; -1 where places are not kept."""
-        return int(int64s_of(self.batch, PLACE).max()) if PLACE in self.batch.schema.names else -1
+        return int(int64s_of(self.batch, PLACE).max()) if self.has_places else -1
 
     @property
     def min_us(self) -> int:

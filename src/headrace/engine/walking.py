@@ -117,12 +117,15 @@ class NewestFirst:
 
 @dataclass(frozen=True, slots=True)
 class AnyNewest:
-    """The origin is the first side with a new tuple in a result; partners are within ``far_us`` of it, either way."""
+    """The origin is the first side with a new tuple in a result; partners are within ``far_us`` of it, either way, or
+    anywhere, where rows are counted from one to the other."""
 
     origin: int
     far_us: int
 
     def bounds(self, walk: Walk, partial: Partial, side: int) -> Bounds | None:
+        if Measure.ROWS in (walk.measures[self.origin], walk.measures[side]):
+            return None
         now = walk.spaces[self.origin].new_clock(partial.addresses[self.origin], Measure.TIME, side)
         return now - self.far_us, now + self.far_us + 1
 

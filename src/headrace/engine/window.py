@@ -8,8 +8,9 @@ A part is what the store holds; a run is what the join searches. Merging makes a
 is written once; only when a run has collected ``MOST_PARTS`` parts is it stored as one part of its own.
 
 Invariants: runs do not overlap in arrival; a run holds at least the rows of its live parts, and any others it holds are
-expired. Cost: a tuple is merged O(log(window / block)) times in its life; expiry costs O(parts dropped), and a run is
-rewritten when more than half of it is dead.
+expired; where rows have places in the whole stream, these rise with time in a run. Cost: a tuple is merged
+O(log(window / block)) times in its life; expiry costs O(parts dropped), and a run is rewritten when more than half of
+it is dead.
 """
 
 from __future__ import annotations
@@ -168,7 +169,8 @@ class WindowStore:
         """Whether a run may be merged with so many newer rows of its collection, and it is worth it."""
         run = self.runs[index]
         size_bytes = sum(part.size_bytes for one in self.runs[index:] for part in one.parts)
-        return run.collected == self.runs[-1].collected and run.rows <= 4 * newer and size_bytes <= MOST_RUN_BYTES
+        is_small = run.rows <= 4 * newer and size_bytes <= MOST_RUN_BYTES
+        return is_small and run.collected == self.runs[-1].collected and self._goes_on(index)
 
     def _first_light_run(self) -> int:
         """The oldest run that weighs no more than all newer ones of its collection together."""
@@ -178,10 +180,18 @@ class WindowStore:
             size_bytes += sum(part.size_bytes for part in self.runs[index].parts)
             if self.runs[index].collected != self.runs[-1].collected or size_bytes > MOST_RUN_BYTES:
                 break
+            if index + 1 < len(self.runs) and not self._goes_on(index):
+                break
             if newer >= self.runs[index].rows:
                 start = index
             newer += self.runs[index].rows
         return start
+
+    def _goes_on(self, index: int) -> bool:
+        """Whether a run and the next may be one: not if an end came between them and the next is older, where places
+        count."""
+        segment, later = self.runs[index].segment, self.runs[index + 1].segment
+        return not (segment.has_places and later.has_places) or segment.max_us <= later.min_us
 
     def _merged(self, runs: list[Run]) -> Run:
         parts = tuple(part for run in runs for part in run.parts)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from math import inf, isfinite, prod
 from typing import TypeAlias
 
@@ -175,8 +175,7 @@ def order_cost(facts: JoinFacts, origin: int, order: Order) -> float:
     check_order(order, len(facts.sizes))
     if order[0] != origin:
         raise PlanError(f"an order for new tuples of side {origin} starts with it: {order}")
-    graph = CostGraph(facts)
-    return sum(graph.step_cost(order[:at], order[at]) for at in range(1, len(order)))
+    return CostGraph(facts).order_cost(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +196,14 @@ class CostGraph:
         pairs = [pair for pair in combinations(facts.sides, 2) if facts.joined(*pair)]
         edges = [Edge(facts.selectivity(*pair), *pair, facts.class_of(*pair)) for pair in pairs]
         self._edges = sorted(edges, key=lambda edge: -edge.share)
+        self._share = {(i, j): facts.selectivity(i, j) for i, j in permutations(facts.sides, 2)}
+        self._group = {(i, j): facts.class_of(i, j) for i, j in permutations(facts.sides, 2)}
+        self._shares: dict[frozenset[int], tuple[float, ...]] = {}
+        """By set of sides, what passes each predicate that counts among them."""
+
+    def order_cost(self, order: Order) -> float:
+        """Accesses per unit of time for new tuples of the first side."""
+        return sum(self.step_cost(order[:at], order[at]) for at in range(1, len(order)))
 
     def step_cost(self, bound: Order, side: int) -> float:
         """Accesses per unit of time to go on from the bound sides to the next."""
@@ -212,30 +219,37 @@ class CostGraph:
         is the one with the largest fan-out, because a composite has passed the others already: it is the paper's
         max(min(v), v) exactly, and the same in any order. The smallest fan-out would be neither.
         """
-        members, product = frozenset(bound), prod(self.facts.sizes[side] for side in bound[1:])
+        members = frozenset(bound)
+        if members not in self._shares:
+            self._shares[members] = self._spanning(members)
+        product = prod(self.facts.sizes[side] for side in bound[1:])
+        return prod(self._shares[members], start=product)
+
+    def _spanning(self, members: frozenset[int]) -> tuple[float, ...]:
         roots: dict[tuple[int, int], int] = {}
-        for edge in self._edges:
-            if edge.left in members and edge.right in members and _connects(edge, members, roots):
-                product *= edge.share
-        return product
+        inside = (edge for edge in self._edges if edge.left in members and edge.right in members)
+        return tuple(edge.share for edge in inside if _connects(edge, members, roots))
 
     def accessed(self, bound: Order, side: int) -> float:
         """How many tuples of a side's window are read for one composite: all, or by the best index that can be used."""
         usable = [one for one in bound if (one, side) in self.facts.indexed]
-        return min((max(1.0, self._read(bound, one, side)) for one in usable), default=self.facts.sizes[side])
+        # From all sides of one class the same is found.
+        by_class = {(group := self._group[one, side], one if group is None else None): one for one in usable}
+        found = (max(1.0, self._read(bound, one, side)) for one in by_class.values())
+        return min(found, default=self.facts.sizes[side])
 
     def _read(self, bound: Order, by: int, side: int) -> float:
         """What a look up from one bound side reads: the matches, or a key's whole bucket; ranges are not in buckets."""
         found = self._fan_out(bound, by, side)
-        if not self.facts.buckets or self.facts.class_of(by, side) is None:
+        if not self.facts.buckets or self._group[by, side] is None:
             return found
         return max(found, self.facts.sizes[side] / self.facts.buckets[side])
 
     def _fan_out(self, bound: Order, by: int, side: int) -> float:
         """Matches by the edge from one bound side, or by any other bound edge of its class: they find the same."""
-        group = self.facts.class_of(by, side)
-        alike = [one for one in bound if group is not None and self.facts.class_of(one, side) == group] or [by]
-        return self.facts.sizes[side] * max(self.facts.selectivity(one, side) for one in alike)
+        group = self._group[by, side]
+        alike = [one for one in bound if group is not None and self._group[one, side] == group] or [by]
+        return self.facts.sizes[side] * max(self._share[one, side] for one in alike)
 
 
 def _connects(edge: Edge, members: frozenset[int], roots: dict[tuple[int, int], int]) -> bool:
@@ -244,8 +258,10 @@ def _connects(edge: Edge, members: frozenset[int], roots: dict[tuple[int, int], 
     if group is None:
         return True
     new, old = (roots.get((group, side), side) for side in (edge.left, edge.right))
+    if new == old:
+        return False
     roots.update({(group, side): new for side in members if roots.get((group, side), side) == old})
-    return new != old
+    return True
 
 
 def check_order(order: Order, sides: int) -> None:

@@ -12,13 +12,13 @@ to ``choose``'s limit of sides; n! orders for naive up to ``MOST_PERMUTED`` side
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import permutations
 from math import inf
 
-from headrace.plan.costs import JoinFacts, Order, order_cost
-from headrace.plan.ordering import Choice, choose
+from headrace.plan.costs import CostGraph, JoinFacts, Order, moved_first
+from headrace.plan.ordering import EXACT_SIDES, Choice, choose
 
 SCANNING = frozenset(("eager", "lazy", "general", "naive"))
 """Methods that compare with every row of a window."""
@@ -36,22 +36,24 @@ def choices_for(method: str, facts: JoinFacts, tau_s: float = 0.0) -> tuple[Choi
     if method == "naive":
         return _naive(known, tau_s)
     if method == "general":
-        return tuple(_general(known, one, tau_s) for one in choose(known))
+        firsts = choose(known)
+        return tuple(_general(known, firsts, origin, tau_s) for origin in known.sides)
     return _by_indexes(known) if method == "index" else choose(known)
 
 
 def repriced(method: str, facts: JoinFacts, choice: Choice, tau_s: float = 0.0) -> Choice:
     """A choice that was made by other facts, at what its orders cost by these."""
     known = _as_seen_by(method, facts, tau_s)
-    cost = _order_cost(known, choice.origin, choice.order, tau_s)
+    price = _Price(known, choice.origin, tau_s)
+    cost = price(choice.order)
     if choice.runner_up is None:
         return replace(choice, cost=cost)
-    return replace(choice, cost=cost, runner_up_cost=_order_cost(known, choice.origin, choice.runner_up, tau_s))
+    return replace(choice, cost=cost, runner_up_cost=price(choice.runner_up))
 
 
 def cost_for(method: str, facts: JoinFacts, origin: int, order: Order, tau_s: float = 0.0) -> float:
     """What new tuples of a side cost a second by an order."""
-    return _order_cost(_as_seen_by(method, facts, tau_s), origin, order, tau_s)
+    return _Price(_as_seen_by(method, facts, tau_s), origin, tau_s)(order)
 
 
 def _as_seen_by(method: str, facts: JoinFacts, tau_s: float) -> JoinFacts:
@@ -63,18 +65,21 @@ def _as_seen_by(method: str, facts: JoinFacts, tau_s: float) -> JoinFacts:
     return replace(facts, sizes=grown, matches=matches, indexed=indexed)
 
 
-def _order_cost(facts: JoinFacts, origin: int, order: Order, tau_s: float) -> float:
-    """The same where new tuples may be anywhere in the order: what an evaluation looks at, beginning with all tuples of
-    the first side, times the evaluations a second."""
-    if order[0] == origin:
-        return order_cost(facts, origin, order)
-    first, new = order[0], _with_new(facts, origin, tau_s)
-    for_each = order_cost(replace(new, rates=(1.0,) * len(new.rates)), first, order)
-    return for_each * new.sizes[first] * _evaluations(facts, origin, tau_s)
+class _Price:
+    """The same of any order for one side, where new tuples may be anywhere in it: what an evaluation looks at,
+    beginning with all tuples of the first side, times the evaluations a second."""
 
+    def __init__(self, facts: JoinFacts, origin: int, tau_s: float) -> None:
+        self._origin = origin
+        self._first = CostGraph(facts)
+        new = _with_new(facts, origin, tau_s)
+        self._anywhere = CostGraph(replace(new, rates=(1.0,) * len(new.rates)))
+        self._evaluations = 1 / tau_s if tau_s else facts.rates[origin]
 
-def _evaluations(facts: JoinFacts, origin: int, tau_s: float) -> float:
-    return 1 / tau_s if tau_s else facts.rates[origin]
+    def __call__(self, order: Order) -> float:
+        if order[0] == self._origin:
+            return self._first.order_cost(order)
+        return self._anywhere.order_cost(order) * self._anywhere.facts.sizes[order[0]] * self._evaluations
 
 
 def _with_new(facts: JoinFacts, origin: int, tau_s: float) -> JoinFacts:
@@ -86,12 +91,18 @@ def _with_new(facts: JoinFacts, origin: int, tau_s: float) -> JoinFacts:
     return replace(facts, sizes=sizes, matches=matches)
 
 
-def _general(facts: JoinFacts, first: Choice, tau_s: float) -> Choice:
-    """The cheapest of the best orders that begin with each of the sides; ``first``: the best with new tuples first."""
-    origin = first.origin
-    orders = [choice.order for choice in choose(_with_new(facts, origin, tau_s))]
-    orders.append(first.order)
-    ranked = sorted((_order_cost(facts, origin, order, tau_s), order) for order in dict.fromkeys(orders))
+def _general(facts: JoinFacts, firsts: Sequence[Choice], origin: int, tau_s: float) -> Choice:
+    """The cheapest of the best orders that begin with each of the sides. ``firsts``: for each side, the best with its
+    new tuples first. Where there are too many sides to search exactly these serve for all, with this side where it is
+    or second, as it has few tuples then: to search for each would be as many searches as the square of the sides."""
+    price = _Price(facts, origin, tau_s)
+    if len(facts.sizes) <= EXACT_SIDES:
+        orders = [choice.order for choice in choose(_with_new(facts, origin, tau_s))]
+    else:
+        orders = [one.order for one in firsts if one.origin != origin]
+        orders += [(order[0], *moved_first(order[1:], origin)) for order in orders]
+    orders.append(firsts[origin].order)
+    ranked = sorted((price(order), order) for order in dict.fromkeys(orders))
     cost, order = ranked[0]
     runner_up_cost, runner_up = ranked[1] if len(ranked) > 1 else (inf, None)
     return Choice(origin, order, cost, runner_up, runner_up_cost)
@@ -100,8 +111,10 @@ def _general(facts: JoinFacts, first: Choice, tau_s: float) -> Choice:
 def _by_indexes(facts: JoinFacts) -> tuple[Choice, ...]:
     """The best orders without a scan, however short; where only comparisons with several streams together lead to one,
     which facts of pairs do not show, the best orders of all."""
-    pairs = zip(choose(replace(facts, never_scans=True)), choose(facts), strict=True)
-    return tuple(_without_scan(one) if one.cost < inf else other for one, other in pairs)
+    without = tuple(map(_without_scan, choose(replace(facts, never_scans=True))))
+    if all(one.cost < inf for one in without):
+        return without
+    return tuple(one if one.cost < inf else other for one, other in zip(without, choose(facts), strict=True))
 
 
 def _without_scan(choice: Choice) -> Choice:
@@ -113,7 +126,8 @@ def _naive(facts: JoinFacts, tau_s: float) -> tuple[Choice, ...]:
     orders: Iterable[Order] = permutations(facts.sides)
     if len(facts.sizes) > MOST_PERMUTED:
         orders = {choice.order for choice in choose(facts)}
-    costs = {order: [_order_cost(facts, origin, order, tau_s) for origin in facts.sides] for order in orders}
+    prices = [_Price(facts, origin, tau_s) for origin in facts.sides]
+    costs = {order: [price(order) for price in prices] for order in orders}
     ranked = sorted(costs, key=lambda order: (sum(costs[order]), order))
     best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
     return tuple(

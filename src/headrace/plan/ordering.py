@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import combinations
 from math import inf
 from statistics import fmean
@@ -188,10 +187,10 @@ class _Tried:
 # Any graph of predicates.
 
 
-def greedy_order(facts: JoinFacts, origin: int) -> Order:
+def greedy_order(graph: CostGraph, origin: int) -> Order:
     """5.4, different attributes: the origin first, then always the most selective predicate the join graph allows:
     the fewest matches for a composite. A cross product only where no bound side has a predicate with any other."""
-    return _greedy_from(CostGraph(facts), (origin,))
+    return _greedy_from(graph, (origin,))
 
 
 def _greedy_from(graph: CostGraph, order: Order) -> Order:
@@ -206,30 +205,38 @@ def _most_selective(graph: CostGraph, bound: Order) -> int:
     return min(joined or rest, key=lambda side: (graph.composites((*bound, side)), graph.accessed(bound, side), side))
 
 
-def heuristic_order(facts: JoinFacts, origin: int) -> Found:
+def heuristic_order(graph: CostGraph, origin: int) -> Found:
     """For joins of too many sides to search: the greedy order, and the greedy orders after each other first step (what
     is most selective now may lead nowhere good), all improved."""
-    graph = CostGraph(facts)
+    others = [side for side in graph.facts.sides if side != origin]
+    steps: dict[tuple[int, int], float] = {}
+    """By the sides that are bound, as bits, and the next one."""
 
-    @cache
-    def step(bound: frozenset[int], side: int) -> float:
-        return graph.step_cost((origin, *sorted(bound - {origin})), side)
+    def step(bound: int, side: int) -> float:
+        return graph.step_cost((origin, *(one for one in others if bound >> one & 1)), side)
 
     def price(order: Order) -> float:
-        return sum(step(frozenset(order[:at]), order[at]) for at in range(1, len(order)))
+        found, bound = [], 1 << origin
+        for side in order[1:]:
+            paid = steps.get((bound, side))
+            if paid is None:
+                paid = steps[bound, side] = step(bound, side)
+            found.append(paid)
+            bound |= 1 << side
+        return sum(found)
 
     tried = _Tried(price)
-    tried.improved(greedy_order(facts, origin), fixed=1)
-    for second in facts.sides:
-        if second != origin:
-            tried.improved(_greedy_from(graph, (origin, second)), fixed=1)
+    tried.improved(greedy_order(graph, origin), fixed=1)
+    for second in others:
+        tried.improved(_greedy_from(graph, (origin, second)), fixed=1)
     return tried.found()
 
 
 def choose(facts: JoinFacts, exact_up_to: int = EXACT_SIDES) -> tuple[Choice, ...]:
     """The order for new tuples of each side: the cheapest of all up to so many sides, a good one above."""
     search = exact_order if len(facts.sizes) <= exact_up_to else heuristic_order
-    return tuple(_as_choice(origin, search(facts, origin)) for origin in facts.sides)
+    graph = CostGraph(facts)
+    return tuple(_as_choice(origin, search(graph, origin)) for origin in facts.sides)
 
 
 def _as_choice(origin: int, found: Found) -> Choice:

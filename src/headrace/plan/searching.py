@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from headrace.plan.costs import CostGraph, JoinFacts, Order, StreamFacts, step_cost
+from headrace.plan.costs import CostGraph, Order, StreamFacts, step_cost
 
 StepPrice: TypeAlias = Callable[[Order, int], float]
 """What it costs to go on to a side after those bound, in whatever order these are."""
@@ -38,9 +38,9 @@ class Found:
     tried: int
 
 
-def exact_order(facts: JoinFacts, origin: int) -> Found:
+def exact_order(graph: CostGraph, origin: int) -> Found:
     """The cheapest order for new tuples of one side, by any predicates."""
-    return two_cheapest(len(facts.sizes), (origin,), CostGraph(facts).step_cost)
+    return two_cheapest(len(graph.facts.sizes), (origin,), graph.step_cost)
 
 
 def exact_global(streams: Sequence[StreamFacts], tau: float = 0.0) -> Found:

@@ -5,14 +5,14 @@
 
 Owns: :func:`bucket_shares`, :func:`expiry_interval` and :func:`unit_cost`. All weigh tuple accesses of the cost model
 (``costs``), so they are as good as the facts are, and none changes any answer.
-Cost: O(buckets log n) for shares; some sixty evaluations of one order for the interval.
+Cost: O(n) for shares, however many buckets; some sixty evaluations of one order for the interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heapreplace
-from math import floor
+from math import ceil, floor, sqrt
 
 from headrace.errors import PlanError
 from headrace.plan.costs import Order, StreamFacts, moved_first, multiway_cost, phi
@@ -27,6 +27,7 @@ WINDOW_BUCKETS = 2.0
 LONGEST_SHARE = 0.3
 """The interval is at most this share of the shortest window: what waits to be dropped needs memory, too."""
 TRIALS = 64
+HALVINGS = 64
 
 
 def bucket_shares(streams: Sequence[StreamFacts], total: int) -> tuple[int, ...]:
@@ -43,7 +44,7 @@ def bucket_shares(streams: Sequence[StreamFacts], total: int) -> tuple[int, ...]
         raise PlanError(f"{total} buckets are too few for {len(streams)} windows: each needs one")
     least = max(1, min(SLOW_BUCKETS, total // (2 * len(streams))))
     limits = [max(1, floor(one.distinct)) for one in streams]
-    shares = [min(least, limit) for limit in limits]
+    shares = _most_saving(streams, [min(least, limit) for limit in limits], limits, total)
     savings = [(-_saving(streams, side, shares, limits), side) for side in range(len(streams))]
     heapify(savings)
     for _ in range(total - sum(shares)):
@@ -53,6 +54,32 @@ def bucket_shares(streams: Sequence[StreamFacts], total: int) -> tuple[int, ...]
         shares[side] += 1
         heapreplace(savings, (-_saving(streams, side, shares, limits), side))
     return tuple(shares)
+
+
+def _most_saving(streams: Sequence[StreamFacts], least: list[int], limits: Sequence[int], total: int) -> list[int]:
+    """The shares with all buckets that save more than a bound, which is so chosen that hardly any are left to give."""
+    sizes = [one.size for one in streams if one.size]
+    found = least
+    low, high = min(sizes, default=1.0) / (4.0 * total * total), max(sizes, default=1.0)
+    for _ in range(HALVINGS):
+        bound = sqrt(low * high)
+        shares = [
+            max(fewest, min(_worth(one.size, bound), limit))
+            for one, fewest, limit in zip(streams, least, limits, strict=True)
+        ]
+        if sum(shares) <= total:
+            found, high = shares, bound
+        else:
+            low = bound
+    return found
+
+
+def _worth(size: float, bound: float) -> int:
+    """With how many buckets the last one of a window saves more than a bound."""
+    share = ceil((sqrt(1 + 4 * size / bound) + 1) / 2)
+    while share > 1 and not size / ((share - 1) * share) > bound:
+        share -= 1
+    return share
 
 
 def _saving(streams: Sequence[StreamFacts], side: int, shares: Sequence[int], limits: Sequence[int]) -> float:
