@@ -453,7 +453,7 @@ def test_after_an_end_newer_tuples_look_back_in_time_and_rows_count_as_they_were
         for begin in range(0, 4, together):
             cases.arrive(host, {name: some[begin : begin + together] for name, some in part.items()})
         host.end()
-    assert sorted(cases.got(host, case.queries[0])) == wanted
+    assert sorted(outcomes.got(host, case.queries[0])) == wanted
     arrived = {stream.name: len(first.get(stream.name, ())) for stream in case.catalog.streams}
     assert sorted(reference.answer(case.queries[0], case.catalog, {**first, **then}, [arrived])) == wanted
 
@@ -470,7 +470,7 @@ def test_after_an_end_the_last_rows_are_those_that_were_released_last() -> None:
     host.end()
     cases.arrive(host, {a: [event(0, 9)]})
     host.end()
-    assert cases.got(host, case.queries[0]) == [(0, 2), (0, 3)]
+    assert outcomes.got(host, case.queries[0]) == [(0, 2), (0, 3)]
 
 
 # --- numbers at their ends
