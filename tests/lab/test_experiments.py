@@ -50,6 +50,13 @@ CUT_OFF = """() => [...document.querySelectorAll('figure svg')].flatMap(svg => {
     return box.left < whole.left - 1 || box.right > whole.right + 1 || box.bottom > whole.bottom + 1;
   }).map(text => text.textContent); })"""
 """Labels that reach out of their figure."""
+ACROSS = """() => [...document.querySelectorAll('figure svg')].flatMap(svg => {
+  const texts = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+  return texts.flatMap(([name, box], at) => texts.slice(at + 1).filter(([, other]) =>
+    Math.min(box.right, other.right) - Math.max(box.left, other.left) > 1 &&
+    Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top) > 1
+  ).map(([other]) => [name, other])); })"""
+"""Labels that are written over others."""
 CHEAP = ("000-figure-2b", "001-figure-8", "002-table-3", "003-table-2", "004-figure-5")
 
 
@@ -100,6 +107,7 @@ def test_a_page_that_is_too_wide_or_has_a_broken_link_is_noticed(tmp_path: Path)
         for pictures, body in (
             (1, f"{shown}<a href='#nowhere'>x</a>"),
             (1, f"{shown}{link}<p style='width: 2000px'>x</p>"),
+            (1, f"<figure><svg><text y='20'>80,000</text><text x='9' y='20'>rate</text></svg></figure>{link}"),
             (2, f"{shown}{link}<figure hidden></figure>"),
             (2, f"{shown}{link}"),
         ):
@@ -170,6 +178,7 @@ def report_fits_and_shows_every_picture(page: Page, width: int, pictures: int) -
     assert all(min(box) > 0 for box in boxes)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CUT_OFF) == []
+    assert page.evaluate(ACROSS) == []
     targets = page.eval_on_selector_all('a[href^="#"]', "all => all.map(one => one.getAttribute('href').slice(1))")
     assert targets
     assert [one for one in targets if page.locator(f'[id="{one}"]').count() != 1] == []

@@ -20,6 +20,8 @@ from headrace.lab.experiment import Chart, Kind, Line
 
 WIDTH, HEIGHT = 560, 340
 LEFT, RIGHT, TOP, BOTTOM = 66, 22, 58, 48
+"""``LEFT`` at the least: numbers of many digits need more, so as not to run into what the axis is called."""
+DIGIT = 8.0
 LEGEND_ROW = 18
 COLOURS = {
     "LWO": "#7b818c", "SWF": "#c2571a", "MQT": "#1b7f79", "isolated": "#5b4b9a",
@@ -107,23 +109,27 @@ class _Frame:
         self.bottom = self.height - BOTTOM
         values = [y for line in chart.lines for y in line.ys if y is not None and isfinite(y)]
         self.y = _Axis(values, self.bottom, self.top, chart.log_y, from_zero=True)
+        digits = max(len(_shown(mark)) for mark in self.y.marks)
+        self.left = max(float(LEFT), 32 + DIGIT * digits)
         places = [x for line in chart.lines for x in line.xs]
         self.is_named = chart.kind is Kind.BARS or any(isinstance(x, str) for x in places)
         self.names = list(dict.fromkeys(map(_shown, places))) if self.is_named else []
         numbers = [] if self.is_named else [float(x) for x in places]
-        self._x = _Axis(numbers, LEFT, WIDTH - RIGHT, chart.log_x, from_zero=False)
+        self._x = _Axis(numbers, self.left, WIDTH - RIGHT, chart.log_x, from_zero=False)
 
     @property
     def slot(self) -> float:
         """The width of a name's place."""
-        return (WIDTH - RIGHT - LEFT) / max(len(self.names), 1)
+        return (WIDTH - RIGHT - self.left) / max(len(self.names), 1)
 
     def x(self, value: float | str) -> float:
-        return LEFT + (self.names.index(_shown(value)) + 0.5) * self.slot if self.is_named else self._x.at(float(value))
+        if not self.is_named:
+            return self._x.at(float(value))
+        return self.left + (self.names.index(_shown(value)) + 0.5) * self.slot
 
     def marks(self) -> list[tuple[float, str]]:
         if self.is_named:
-            every = max(1, ceil(sum(len(name) + 2 for name in self.names) * 7.4 / (WIDTH - LEFT - RIGHT)))
+            every = max(1, ceil(sum(len(name) + 2 for name in self.names) * 7.4 / (WIDTH - self.left - RIGHT)))
             return [(self.x(name), name) for name in self.names[::every]]
         return [(self._x.at(mark), _shown(mark)) for mark in self._x.marks]
 
@@ -137,20 +143,20 @@ def _shown(value: float | str) -> str:
 
 
 def _grid(frame: _Frame) -> Iterator[str]:
-    chart, right = frame.chart, WIDTH - RIGHT
+    chart, left, right = frame.chart, frame.left, WIDTH - RIGHT
     grey = 'fill="var(--quiet, #5c6470)"'
     title = 'font-weight="600" font-size="14" fill="var(--ink, #1c2026)"'
     yield f'<text x="{LEFT}" y="18" {title}>{escape(chart.title)}</text>'
     for mark in frame.y.marks:
         y = frame.y.at(mark)
-        yield f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--rule, #dde1e6)"/>'
-        yield f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end" {grey}>{_shown(mark)}</text>'
+        yield f'<line x1="{left:g}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--rule, #dde1e6)"/>'
+        yield f'<text x="{left - 7:g}" y="{y + 4:.1f}" text-anchor="end" {grey}>{_shown(mark)}</text>'
     for x, text in frame.marks():
         yield f'<path d="M{x:.1f} {frame.bottom}v4" stroke="var(--quiet, #5c6470)"/>'
         yield f'<text x="{x:.1f}" y="{frame.bottom + 18}" text-anchor="middle" {grey}>{escape(text)}</text>'
-    yield f'<line x1="{LEFT}" x2="{right}" y1="{frame.bottom}" y2="{frame.bottom}" stroke="var(--quiet, #5c6470)"/>'
-    yield f'<text x="{(LEFT + right) / 2}" y="{frame.height - 8}" text-anchor="middle" {grey}>{escape(chart.x)}</text>'
-    middle = (frame.top + frame.bottom) / 2
+    yield f'<line x1="{left:g}" x2="{right}" y1="{frame.bottom}" y2="{frame.bottom}" stroke="var(--quiet, #5c6470)"/>'
+    centre, middle = (left + right) / 2, (frame.top + frame.bottom) / 2
+    yield f'<text x="{centre:g}" y="{frame.height - 8}" text-anchor="middle" {grey}>{escape(chart.x)}</text>'
     yield (
         f'<text transform="translate(14 {middle:.1f}) rotate(-90)" text-anchor="middle" {grey}>{escape(chart.y)}</text>'
     )
