@@ -146,6 +146,17 @@ def test_what_a_step_does_not_use_is_left_to_the_next_up_to_a_half() -> None:
     assert probing == [0, 15, 10, 9, 11]
 
 
+def test_blocks_of_a_step_share_its_allowance_by_the_tuples_that_it_is_for() -> None:
+    """First those of one stream, then those of the other: all that is allowed is probed, and no more."""
+    tested = host(query("ab"), "(a b)")
+    tested.options = replace(tested.options, block=BlockCut(rows=1))
+    tested.change(CATALOG, [query("ab")])
+    for allowed in (4, 2):
+        tested.allow(allowed, allowed)
+        send(tested, a=[(1, number) for number in range(4)], b=[(2, number) for number in range(4)])
+        assert [one.probed for one in tested.tree.tallies.values()] == [allowed, allowed]
+
+
 def test_what_an_unmade_probe_below_would_find_is_not_found_above() -> None:
     tested = host(query("abc"), "((a b) c)")
     tested.allow(0, 0, 100, 100)

@@ -14,13 +14,14 @@ probes made; a comparison a part to expire.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import gt
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.allowances import Allowances
 from headrace.engine.blocks import HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.events import DropSegment, Effect
@@ -48,30 +49,7 @@ from headrace.engine.window import Collected, Part, Run, SegmentSource, WindowSt
 from headrace.plan.canonical import Sizes
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import Member
-from headrace.plan.trees import HalfWayJoin, Sides, linear_tree
-
-CARRIED = 0.5
-"""Of a step's allowance, what the next one may use of it."""
-
-
-@dataclass(slots=True)
-class Allowances:
-    """The probes of a step, by half-way join (None: all), and what is left from one to the next: fractions, and of what
-    was not used ``CARRIED`` of a step's at most, because tuples do not come evenly."""
-
-    probes: Mapping[HalfWayJoin, float] | None = None
-    credit: dict[HalfWayJoin, float] = field(default_factory=dict)
-    part: float = 1.0
-    """Of the step's tuples, those in the block at hand."""
-
-    def allowed(self, half: HalfWayJoin, offered: int) -> int:
-        if self.probes is None:
-            return offered
-        given = self.probes.get(half, 0.0) * self.part
-        credit = self.credit.get(half, 0.0) + given
-        allowed = min(offered, int(credit + 1e-9))
-        self.credit[half] = min(credit - allowed, max(1.0, CARRIED * given))
-        return allowed
+from headrace.plan.trees import Sides, linear_tree
 
 
 class TreeOperator(GroupOperator):
@@ -138,9 +116,8 @@ class TreeOperator(GroupOperator):
         self._clock, began_s = clock, clock()
         if not self.group.adapts:
             return
-        tuples = sum(block.tuples for block in self.pending)
-        for block in list(self.pending):
-            self.allowances.part = block.tuples / tuples if tuples else 1 / len(self.pending)
+        self.allowances.begin([one for block in self.pending for one in block.rounds])
+        for _ in list(self.pending):
             yield from self.take_turn(ProbeBudget())
         self.spent_s = clock() - began_s
 
@@ -185,6 +162,7 @@ class TreeOperator(GroupOperator):
 
     def _up(self, block: Block) -> Iterator[tuple[Matches, tuple[Space, ...]]]:
         """A block up the tree: its results in order with the sides they are of, and what it makes in between, kept."""
+        self.allowances.next_block(block)
         streams = [self._stream(side, new) for side, new in enumerate(block.inputs)]
         going_up = TreeBlock(
             self.graph,
