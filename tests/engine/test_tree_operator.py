@@ -23,6 +23,7 @@ from headrace.engine.tree_operator import TreeOperator
 from headrace.model import Catalog, QueryId, Stream, StreamId
 from headrace.plan.functions import call
 from headrace.plan.queries import Extent, Measure, Output, Overload, Query, Source, within_us
+from headrace.plan.spare import Spare
 from headrace.plan.trees import JoinTree, parse_tree
 
 NAMES = "abcd"
@@ -58,8 +59,8 @@ class Told(LocalHost):
             patch.setattr(Shard, "step", told)
             super().deliver([*envelopes, *(Envelope(shard, Kind.END) for shard in range(len(self.stores)))])
 
-    def allow(self, *probes: float) -> None:
-        self.events = (ProbesAllowed(self.plan.groups[0].signature, probes),)
+    def allow(self, *probes: float, spare: Spare | None = None) -> None:
+        self.events = (ProbesAllowed(self.plan.groups[0].signature, probes, spare),)
 
     @property
     def tree(self) -> TreeOperator:
@@ -155,6 +156,18 @@ def test_blocks_of_a_step_share_its_allowance_by_the_tuples_that_it_is_for() -> 
         tested.allow(allowed, allowed)
         send(tested, a=[(1, number) for number in range(4)], b=[(2, number) for number in range(4)])
         assert [one.probed for one in tested.tree.tallies.values()] == [allowed, allowed]
+
+
+@pytest.mark.parametrize(
+    ("units", "probed"), [(0, [1, 0, 1, 0]), (6, [4, 0, 4, 0]), (7, [4, 0, 4, 1]), (99, [6, 0, 6, 1])]
+)
+def test_what_there_is_to_spare_is_for_whole_paths(units: float, probed: list[int]) -> None:
+    """A tuple of a takes two units: it finds one of b, and what that makes is to probe c."""
+    tested = host(query("abc"), "((a b) c)")
+    send(tested, a=[(0, 1)], b=[(0, 2)], c=[(0, 3)])
+    tested.allow(1, 0, 1, 0, spare=Spare(units, (2, 2, 1, 1), (1, 1, 1, 1)))
+    send(tested, a=[(1, number) for number in range(6)], c=[(1, 9)])
+    assert [one.probed for one in tested.tree.tallies.values()] == probed
 
 
 def test_what_an_unmade_probe_below_would_find_is_not_found_above() -> None:

@@ -100,6 +100,47 @@ def test_trees_that_need_more_have_equal_parts_of_a_service_rate_from_the_first_
     assert sum(sum(map(sum, by_shard.values())) for by_shard in kept.allowed().probes.values()) <= 300 * (1 + 1e-6)
 
 
+def may_probe(kept: AllocationKeeper) -> float:
+    """What all trees may probe in the next micro-batch, in units of cost, with what there is to spare."""
+    spare = sum(one.units for by_shard in kept.allowed().spare.values() for one in by_shard.values())
+    return sum(sum(map(sum, by_shard.values())) for by_shard in kept.allowed().probes.values()) + spare
+
+
+@pytest.mark.parametrize("service_rate", [5000.0, 10000.0])
+def test_a_service_rate_is_there_for_tuples_that_come_all_at_once(tmp_path: Path, service_rate: float) -> None:
+    """7,000 probes a second are needed: below that nothing is to spare, above it all that is not needed is."""
+    kept = keeper(tmp_path, service_rate=service_rate)
+    for batch in range(10):
+        kept.learn(told(batch, *EVEN))
+    assert may_probe(kept) == pytest.approx(service_rate, rel=0.01)
+    assert bool(kept.allowed().spare) == (service_rate > 7000)
+
+
+def test_a_stream_that_was_silent_may_probe_when_it_comes_again(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, service_rate=10000.0)
+    for batch in range(20):
+        kept.learn(told(batch, Half(0, 0), *EVEN[1:]))
+    ((by_shard, spares),) = zip(kept.allowed().probes.values(), kept.allowed().spare.values(), strict=True)
+    assert by_shard[0][0] < 1
+    assert spares[0].units / spares[0].upward[0] > 100
+
+
+def test_two_trees_have_what_neither_needs_once(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, QUERIES, service_rate=20000.0)
+    for batch in range(10):
+        kept.learn(of_both(kept, batch, 0.1, 1.0))
+    assert may_probe(kept) == pytest.approx(20000, rel=0.01)
+
+
+def test_a_budget_of_time_is_there_for_tuples_that_come_all_at_once(tmp_path: Path) -> None:
+    """On each shard 3,500 probes of 10 us are needed, and 65 ms for all else: 100 ms of 400 ms."""
+    kept = keeper(tmp_path, budget=parse_budget("400 ms"))
+    for batch in range(20):
+        kept.learn(told(batch, *EVEN))
+    (spares,) = kept.allowed().spare.values()
+    assert [one.units for one in spares.values()] == pytest.approx([300_000] * 2, rel=0.05)
+
+
 QUERIES = QUERY + QUERY.replace("QUERY q", "QUERY r").replace("10 SECONDS", "20 SECONDS").replace("1 MIN", "2 MIN")
 
 

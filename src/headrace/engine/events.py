@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.engine.keys import Int64s
 from headrace.model import QueryId, StreamId
+from headrace.plan.spare import Spare
 
 UNORDERED = -1
 """The arrival order of rows whose source has none: all rows of a micro-batch arrive at once."""
@@ -78,10 +79,12 @@ class TimeTold:
 
 @dataclass(frozen=True, slots=True)
 class ProbesAllowed:
-    """How many probes each half-way join of a group's tree may make in this step (``JoinTree.half_ways``), here."""
+    """How many probes each half-way join of a group's tree may make in this step (``JoinTree.half_ways``), here; and
+    what any of them may take beyond that."""
 
     group: str
     probes: tuple[float, ...]
+    spare: Spare | None = None
 
 
 Event: TypeAlias = ProgressMade | BlockArrived | StreamsEnded | OrderingChosen | TimeTold | ProbesAllowed

@@ -227,9 +227,9 @@ class Shard:
         """Tells trees when their results are released, and what they may probe."""
         told_us = [one.now_us for one in told if isinstance(one, TimeTold)] or [self._now_us]
         self._now_us = max([*told_us, *(one.arrived_us for one in told if isinstance(one, BlockArrived))])
-        allowed = {one.group: one.probes for one in told if isinstance(one, ProbesAllowed)}
+        allowed = {one.group: (one.probes, one.spare) for one in told if isinstance(one, ProbesAllowed)}
         for signature, operator in self.trees().items():
-            operator.begin(self._now_us, allowed.get(signature))
+            operator.begin(self._now_us, *allowed.get(signature, (None, None)))
 
     def trees(self) -> dict[str, TreeOperator]:
         """The groups that run as trees, by signature."""

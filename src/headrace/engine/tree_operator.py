@@ -49,6 +49,7 @@ from headrace.engine.window import Collected, Part, Run, SegmentSource, WindowSt
 from headrace.plan.canonical import Sizes
 from headrace.plan.queries import Measure
 from headrace.plan.sharing import Member
+from headrace.plan.spare import Spare
 from headrace.plan.trees import Sides, linear_tree
 
 
@@ -76,7 +77,7 @@ class TreeOperator(GroupOperator):
             for side, (state, measure) in enumerate(zip(self.inputs, self.group.measures, strict=True))
         )
         self.states = {sides: self._state(sides) for sides in self.tree.susceptible}
-        self.allowances = Allowances()
+        self.allowances = Allowances(self.tree)
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
         self.now_us = 0
         self._clock: Callable[[], float] = lambda: 0.0
@@ -104,10 +105,10 @@ class TreeOperator(GroupOperator):
 
     # --- a step
 
-    def begin(self, now_us: int, probes: Sequence[float] | None) -> None:
+    def begin(self, now_us: int, probes: Sequence[float] | None, spare: Spare | None = None) -> None:
         """A step begins: when its results are released, and what may be probed (None: everything)."""
         self.now_us, self.stale_results = now_us, 0
-        self.allowances.probes = None if probes is None else dict(zip(self.tree.half_ways, probes, strict=True))
+        self.allowances.tell(probes, spare)
         self.tallies = {half: HalfTally() for half in self.tree.half_ways}
 
     def work(self, clock: Callable[[], float]) -> Iterator[Effect]:

@@ -37,6 +37,7 @@ from headrace.plan.explain_trees import unfresh_text
 from headrace.plan.reallocating import reason_to_reallocate
 from headrace.plan.service_parts import fair_parts
 from headrace.plan.sharing import Group, SharedPlan
+from headrace.plan.spare import spare_of
 from headrace.plan.tree_choice import TreeChoice
 from headrace.plan.tree_drawing import draw_tree
 from headrace.plan.tree_plans import (
@@ -419,10 +420,14 @@ class AllocationKeeper:
     def allowed(self) -> Allowed:
         """What the next micro-batch may do."""
         period_s = self._period_s or first_period_s(self.settings)
-        probes = {}
+        probes, spare = {}, {}
         for signature, one in self.trees.items():
             if isinf(one.allocation.problem.mu):
                 continue
+            left = spare_of(one.allocation, self._mu(one.meter, one.taken + self._left))
+            if left is not None:
+                shares = {shard: self._spare_share(one.meter, shard) for shard in range(self.settings.shards)}
+                spare[signature] = {shard: left.times(share * period_s) for shard, share in shares.items()}
             probes[signature] = {
                 shard: tuple(
                     allowed * period_s * one.meter.share(shard, number, self.settings.shards)
@@ -430,7 +435,22 @@ class AllocationKeeper:
                 )
                 for shard in range(self.settings.shards)
             }
-        return Allowed(probes, self.ahead_us)
+        return Allowed(probes, self.ahead_us, spare)
+
+    @property
+    def _left(self) -> float:
+        """Of what all trees share, a tree's part of what none of them takes."""
+        taken = [one.taken for one in self.trees.values() if one.group.adapts]
+        return max(0.0, self._service - sum(taken)) / len(taken)
+
+    def _spare_share(self, meter: TreeMeter, shard: int) -> float:
+        """A shard's part of what there is to spare. Each has its own time; probes are shared by load, and by half for
+        keys to come where few were."""
+        if self._is_timed:
+            return meter.largest_share
+        total = sum(map(sum, meter.loads.values()))
+        load = sum(meter.loads.get(shard, ())) / total if total else 1 / self.settings.shards
+        return (load + 1 / self.settings.shards) / 2
 
     def plans(self) -> dict[str, TreePlan]:
         """For EXPLAIN."""
@@ -450,7 +470,12 @@ class AllocationKeeper:
         made = sum(half.found for half, way in zip(one.last, one.tree.half_ways, strict=False) if way.join == root)
         halves = tuple(
             HalfWayStats(
-                half_text(half, one.names), told.offered, told.probed, told.found, told.stale, allowed * seconds
+                half_text(half, one.names),
+                told.offered,
+                told.probed,
+                told.found,
+                told.stale,
+                max(allowed * seconds, told.probed),
             )
             for half, told, allowed in zip(one.tree.half_ways, one.last, allocation.allowances, strict=False)
         )

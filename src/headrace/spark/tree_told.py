@@ -13,6 +13,7 @@ from typing import Any
 from headrace.engine.events import Event, ProbesAllowed, TimeTold
 from headrace.engine.shard import Shard
 from headrace.engine.tree_join import HalfTally
+from headrace.plan.spare import Spare
 from headrace.plan.trees import JoinTree, Sides
 
 
@@ -57,22 +58,30 @@ def trees_told(shard: Shard, stepped_us: int) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What the trees of a micro-batch may do: by group and shard, probes of each half-way join; and how long after a
-    step its results are taken to be released."""
+    """What the trees of a micro-batch may do: by group and shard, probes of each half-way join, and what there is to
+    spare; and how long after a step its results are taken to be released."""
 
     probes: Mapping[str, Mapping[int, tuple[float, ...]]] = field(default_factory=dict)
     ahead_us: int = 0
+    spare: Mapping[str, Mapping[int, Spare]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         probes = {group: {str(shard): some for shard, some in one.items()} for group, one in self.probes.items()}
-        return {"probes": probes, "ahead_us": self.ahead_us}
+        spare = {
+            group: {str(shard): some.to_json() for shard, some in one.items()} for group, one in self.spare.items()
+        }
+        return {"probes": probes, "ahead_us": self.ahead_us, "spare": spare}
 
     @staticmethod
     def from_json(told: Mapping[str, Any]) -> Allowed:
         probes = {
             group: {int(shard): tuple(some) for shard, some in one.items()} for group, one in told["probes"].items()
         }
-        return Allowed(probes, told["ahead_us"])
+        spare = {
+            group: {int(shard): Spare.from_json(some) for shard, some in one.items()}
+            for group, one in told.get("spare", {}).items()
+        }
+        return Allowed(probes, told["ahead_us"], spare)
 
 
 def tree_events(allowed: Allowed, groups: Mapping[str, int], shard: int, now_us: int) -> list[Event]:
@@ -84,5 +93,5 @@ def tree_events(allowed: Allowed, groups: Mapping[str, int], shard: int, now_us:
     for group, halves in groups.items():
         probes = allowed.probes.get(group, {}).get(shard)
         if probes is not None and len(probes) == halves:
-            found.append(ProbesAllowed(group, probes))
+            found.append(ProbesAllowed(group, probes, allowed.spare.get(group, {}).get(shard)))
     return found
