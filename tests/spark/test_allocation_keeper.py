@@ -277,14 +277,21 @@ def test_probes_are_allocated_anew_when_something_moves_and_the_reason_is_told(t
     assert metrics.snapshot(1.0, 0.0).switched == len(moves) + 1
 
 
-def test_a_freshness_that_publication_takes_longer_than_is_told_by_stream(tmp_path: Path) -> None:
+def test_a_freshness_that_publication_takes_longer_than_is_told_by_stream(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     kept = keeper(tmp_path, QUERY.replace("c FRESHNESS 1 MINUTE", "c FRESHNESS 2 SECONDS"))
     facts = told(0, *EVEN, lag_s=5.0)
     (signature,) = kept.trees
     shards = tuple((shard, {"trees": {signature: next(iter(one["trees"].values()))}}) for shard, one in facts.told)
-    kept.learn(BatchFacts(0, 0.0, 5.0, shards))
+    for batch in range(3):
+        kept.learn(BatchFacts(batch, float(batch), batch + 5.0, shards))
     (tree,) = kept.stats()
     assert any("later than c may be old (2 s)" in one for one in tree.infeasible)
+    assert [one.message for one in caplog.records if "later than c may be old (2 s)" in one.message] == [
+        "infeasible: results are published 5.0 s after their step, later than c may be old (2 s); allow a longer "
+        "FRESHNESS or a shorter trigger"
+    ]
 
 
 def published(kept: AllocationKeeper, shard: Shard, batch: int, began_s: float, lag_s: float) -> None:

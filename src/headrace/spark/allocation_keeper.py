@@ -286,7 +286,7 @@ class AllocationKeeper:
         for name in told:
             one = self.trees[name]
             reason = reason_to_reallocate(before[name], shares[name].problem, one.names, self.settings.reallocate)
-            one.unreleased = tuple(self._too_slow(one))
+            self._time_against_freshness(one)
             if reason is None and self._keeps_too_much(one, shares[name]):
                 reason = "it needs less of the service rate than its part"
             if reason is not None:
@@ -391,13 +391,18 @@ class AllocationKeeper:
         return max(part - other, LEAST_SHARE * part) / unit
 
     def _report(self, one: RunningTree) -> None:
-        for text in self.infeasible(one):
+        for text in _unfresh(one):
             log.warning("infeasible: %s", text)
 
     def infeasible(self, one: RunningTree) -> tuple[str, ...]:
         """What cannot be kept fresh, by name of state and stream."""
-        problem = one.allocation.problem
-        return (*(unfresh_text(problem, missed, one.names) for missed in one.allocation.unfresh), *one.unreleased)
+        return (*_unfresh(one), *one.unreleased)
+
+    def _time_against_freshness(self, one: RunningTree) -> None:
+        """Says so in the log as soon as results are too late for a stream, once for as long as they are."""
+        before, one.unreleased = one.unreleased, tuple(self._too_slow(one))
+        for text in one.unreleased if not before else ():
+            log.warning("infeasible: %s", text)
 
     def _too_slow(self, one: RunningTree) -> list[str]:
         """Streams whose tuples are too old by the time that anything is published."""
@@ -496,6 +501,11 @@ class AllocationKeeper:
             one.allocations,
             one.allocation_ms,
         )
+
+
+def _unfresh(one: RunningTree) -> list[str]:
+    """What the allocation cannot keep fresh."""
+    return [unfresh_text(one.allocation.problem, missed, one.names) for missed in one.allocation.unfresh]
 
 
 def _added(tallies: Iterable[HalfTally]) -> HalfTally:
