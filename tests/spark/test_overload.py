@@ -84,6 +84,17 @@ def test_few_probes_on_two_shards_killed_and_started_again(tmp_path: Path) -> No
     assert sum(len(output(out / query)) for query in expected) < sum(map(len, expected.values()))
 
 
+def test_with_more_than_is_needed_nothing_is_left_out_however_unevenly_tuples_come(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Files of a hundred tuples in micro-batches that are taken to have a few each."""
+    feeds, declared = streams(tmp_path, (400, 300, 200, 100), 300, files=3)
+    program = f"SET shards = 2; SET service_rate = 10000000; SET trigger = '5 ms';{declared}{QUERIES}"
+    run = run_once(spark, program, tmp_path / "out")
+    assert_answers(tmp_path / "out", answers(program, {name: feed.rows for name, feed in feeds.items()}))
+    assert [one.left_out for one in run.stats().trees] == [0] * 4
+
+
 def test_results_that_grew_too_old_on_the_way_are_left_out_of_every_sink(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
