@@ -101,7 +101,7 @@ def check_cover(console: Console, count: int, seed: int) -> bool:
     console.print(distribution("cost of GH-WMSCP's cover / the least (linear program)", ratios, f"{equal:,} equal"))
     console.print(f"covers beyond 1 + ln m times the least: {over}")
     near = sum(ratio >= 0.99 for ratio in together)
-    title = "results of JAQPOT / the most with all predicates kept (linear program)"
+    title = "results of JAQPOT / the most that whole paths make with all predicates kept (linear program)"
     console.print(distribution(title, together, f"{near:,} within 1%"))
     return not over
 

@@ -40,7 +40,7 @@ def least_cost(problem: AllocationProblem, needs: Sequence[Refresh]) -> float | 
 
 
 def most_fresh_results(problem: AllocationProblem, needs: Sequence[Refresh]) -> float | None:
-    """The most results a second while all states are refreshed; none if they cannot be."""
+    """The most results a second, in whole paths, while all states are refreshed; none if they cannot be."""
     made = np.array([path.made for path in problem.paths])
     costs = np.array([path.cost for path in problem.paths])
     rules, limits = _covering(problem, needs)
