@@ -14,6 +14,7 @@ from headrace.engine.events import ProbesAllowed, TimeTold
 from headrace.engine.shard import Shard
 from headrace.engine.tree_join import HalfTally
 from headrace.plan.sharing import SharedPlan, share
+from headrace.plan.tree_plans import FIRST_PROBE_US
 from headrace.spark.allocation_keeper import LATELY, AllocationKeeper
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts, RunMetrics
@@ -135,6 +136,7 @@ def test_two_trees_have_what_neither_needs_once(tmp_path: Path) -> None:
 def test_a_budget_of_time_is_there_for_tuples_that_come_all_at_once(tmp_path: Path) -> None:
     """On each shard 3,500 probes of 10 us are needed, and 65 ms for all else: 100 ms of 400 ms."""
     kept = keeper(tmp_path, budget=parse_budget("400 ms"))
+    assert may_probe(kept) == pytest.approx(2 * 400_000 / FIRST_PROBE_US)
     for batch in range(20):
         kept.learn(told(batch, *EVEN))
     (spares,) = kept.allowed().spare.values()

@@ -451,7 +451,7 @@ class AllocationKeeper:
     def _spare_share(self, meter: TreeMeter, shard: int) -> float:
         """A shard's part of what there is to spare. Each has its own time; probes are shared by load, and by half for
         keys to come where few were."""
-        if self._is_timed:
+        if self._is_timed and meter.seconds:
             return meter.largest_share
         total = sum(map(sum, meter.loads.values()))
         load = sum(meter.loads.get(shard, ())) / total if total else 1 / self.settings.shards
