@@ -8,7 +8,9 @@ are, by a tree that was given: whatever a budget makes them wait for.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import engine_cases as cases
 import multiway_cases as multi
@@ -21,9 +23,12 @@ from multiway_cases import Shape
 from orders import drawn_orders, drawn_tree
 from test_multiway_oracle import assert_answers, counts_rows, variants_of, wanted
 
+from headrace.engine.events import Effect, Event, ProbesAllowed
+from headrace.engine.shard import Shard
 from headrace.plan.explain_joins import side_names
 from headrace.plan.queries import Extent, Overload, Query
 from headrace.plan.sharing import share
+from headrace.plan.spare import Spare
 
 SHARDS = (1, 2, 4, 9)
 LONG = 10**15
@@ -66,6 +71,23 @@ def test_many_tuples_at_one_time_are_in_order(case: Case, way: Way) -> None:
 def test_two_streams_are_a_tree_of_one_join(data: st.DataObject, way: Way) -> None:
     case = all_adapting(data.draw(cases.cases(kinds=cases.Kinds.ALL)))
     assert_answers(cases.run(case, way), case, way)
+
+
+@given(case=st.one_of(multi.inputs(), multi.busy_inputs()).map(all_adapting), way=cases.ways(shards=(1, 2)))
+@examples(15)
+def test_where_no_half_way_join_is_allowed_a_probe_what_there_is_to_spare_does_for_all(case: Case, way: Way) -> None:
+    step = Shard.step
+
+    def sparing(shard: Shard, events: Sequence[Event], *more: Any) -> Iterator[Effect]:
+        told = [
+            ProbesAllowed(signature, (0.0,) * count, Spare(1e12, (1.0,) * count, (0.0,) * count))
+            for signature, count in ((name, len(tree.tree.half_ways)) for name, tree in shard.trees().items())
+        ]
+        return step(shard, [*events, *told], *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shard, "step", sparing)
+        assert_answers(cases.run(case, way), case, way)
 
 
 # --- nothing may be left out: trees that were given
