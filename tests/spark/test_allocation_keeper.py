@@ -126,6 +126,17 @@ def test_a_stream_that_was_silent_may_probe_when_it_comes_again(tmp_path: Path) 
     assert spares[0].units / spares[0].upward[0] > 100
 
 
+def test_an_allocation_of_every_probe_again_is_nothing_to_tell(tmp_path: Path) -> None:
+    kept = keeper(tmp_path, service_rate=100_000.0)
+    for batch in range(12):
+        factor = 1 + batch % 3
+        kept.learn(told(batch, *(Half(factor * one.offered, factor * one.found) for one in EVEN)))
+    assert kept.stats()[0].allocations > 2
+    assert kept.moves == []
+    kept.learn(told(12, *(Half(100 * one.offered, 100 * one.found) for one in EVEN)))
+    assert len(kept.moves) == 1
+
+
 def test_two_trees_have_what_neither_needs_once(tmp_path: Path) -> None:
     kept = keeper(tmp_path, QUERIES, service_rate=20000.0)
     for batch in range(10):

@@ -305,9 +305,10 @@ class AllocationKeeper:
 
     def _reallocated(self, name: str, shares: Mapping[str, Share], batch: int, reason: str) -> None:
         one = self.trees[name]
+        left_nothing_out = one.allocation.is_unlimited
         self._allocate(name, shares)
         self._is_shared_anew = True
-        if not isinf(one.allocation.problem.mu):
+        if not (left_nothing_out and one.allocation.is_unlimited):
             self.moves.append(f"micro-batch {batch + 1}: probes of {one.tree.text(one.names)} allocated anew: {reason}")
             log.info("%s", self.moves[-1])
 
