@@ -9,8 +9,8 @@ A budget of time is a service rate by what probes cost, as measured, of the shar
 that defer each kind has half of it, and what the other leaves: neither starves the other. Several trees share what
 there is max-min fair, by what each needs for every probe (``plan/service_parts``).
 
-Owns: :class:`AllocationKeeper` and the sums that fade (:class:`TreeMeter`). Cost: an allocation, quadratic in the
-streams, where something moved; its own time is in the statistics.
+Owns: :class:`AllocationKeeper`. Cost: an allocation, quadratic in the streams, where something moved; its own time is
+in the statistics.
 """
 
 from __future__ import annotations
@@ -54,13 +54,10 @@ from headrace.plan.trees import JoinTree, Sides, half_text
 from headrace.spark.joins import JoinKeeper
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
+from headrace.spark.tree_meter import TELLING_PROBES, TreeMeter
 from headrace.spark.tree_told import Allowed, TreeTold
 from headrace.stats import HalfWayStats, TreeStats
 
-FADING = 0.5
-"""What of a sum is left after each micro-batch."""
-TELLING_PROBES = 100.0
-"""Probes that say something about what a probe finds and costs."""
 LEAST_SHARE = 0.1
 """Of a budget, for probes, however long all else takes."""
 LONGEST_S = 60.0
@@ -71,54 +68,6 @@ LATELY = 5
 """Micro-batches that the time to publication is looked up in."""
 
 log = logging.getLogger("headrace.allocation")
-
-
-@dataclass(slots=True)
-class TreeMeter:
-    """A tree's numbers over the last micro-batches, all shards together: sums that fade."""
-
-    halves: list[HalfTally]
-    seconds: float = 0.0
-    loads: dict[int, list[float]] = field(default_factory=dict)
-    """By shard, tuples offered to each half-way join."""
-    other_us: float = 0.0
-    """What the slowest shard took for all but probing, in a micro-batch."""
-    held: tuple[int, ...] = ()
-
-    def add(self, told: Mapping[int, TreeTold], period_s: float) -> None:
-        self.seconds = FADING * self.seconds + period_s
-        for number, half in enumerate(self.halves):
-            for name in ("offered", "probed", "found", "spent_s"):
-                came = sum(getattr(one.tallies[number], name) for one in told.values())
-                setattr(half, name, FADING * getattr(half, name) + came)
-        for shard, one in told.items():
-            before = self.loads.get(shard, [0.0] * len(self.halves))
-            self.loads[shard] = [FADING * old + new.offered for old, new in zip(before, one.tallies, strict=True)]
-        others = [one.spent_us - 1e6 * sum(half.spent_s for half in one.tallies) for one in told.values()]
-        self.other_us += 0.5 * (max(others, default=0.0) - self.other_us)
-        self.held = tuple(map(sum, zip(*(one.held for one in told.values()), strict=True)))
-
-    def rate(self, number: int) -> float:
-        return self.halves[number].offered / self.seconds if self.seconds else 0.0
-
-    def cost_us(self, number: int) -> float:
-        """What a probe of a half-way join took; of one that made few, the mean of all."""
-        one = self.halves[number]
-        if one.probed >= TELLING_PROBES:
-            return max(1e6 * one.spent_s / one.probed, 1e-3)
-        probed, spent_s = sum(half.probed for half in self.halves), sum(half.spent_s for half in self.halves)
-        return max(1e6 * spent_s / probed, 1e-3) if probed >= TELLING_PROBES else FIRST_PROBE_US
-
-    def share(self, shard: int, number: int, shards: int) -> float:
-        """A shard's part of what is offered to a half-way join; an even one before anything was."""
-        total = sum(some[number] for some in self.loads.values())
-        return self.loads[shard][number] / total if total and shard in self.loads else 1 / shards
-
-    @property
-    def largest_share(self) -> float:
-        """Of all that is offered, the part of the shard that has the most."""
-        loads = [sum(some) for some in self.loads.values()]
-        return max(loads) / sum(loads) if loads and sum(loads) else 1 / max(len(loads), 1)
 
 
 @dataclass(slots=True)
