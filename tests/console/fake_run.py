@@ -116,7 +116,7 @@ class FakeRun:
         self._make({"resume": name})
 
     def check(self, sql: str) -> tuple[str, ...]:
-        after = self.queries.with_text(sql, self._catalog)
+        after = self.queries.after({"add": sql}, self._catalog)
         return tuple(query.name for query in after.running if query not in self.queries.running)
 
     def plan(self) -> SharedPlan:
@@ -125,7 +125,7 @@ class FakeRun:
     def explain(self, sql: str | None = None) -> str:
         if sql is None:
             return explain(self.plan(), self.settings)
-        after = self.queries.with_text(sql, self._catalog)
+        after = self.queries.after({"add": sql}, self._catalog)
         return explain(share(self._catalog, after.running), self.settings)
 
     def draw(self, query: str) -> str:

@@ -47,7 +47,8 @@ def test_a_paused_query_is_known_but_does_not_run() -> None:
         ([{"pause": "a"}, {"pause": "a"}], "query a is paused already"),
         ([{"resume": "a"}], "query a is not paused"),
         ([{"pause": "a"}, {"pause": "b"}], "b is the only query that runs"),
-        ([{"pause": "a"}, {"drop": "b"}], "b is the only query"),
+        ([{"pause": "a"}, {"drop": "b"}], "b is the only query that runs"),
+        ([{"add": "DROP QUERY a; DROP QUERY b"}], "none would run: stop the run instead"),
         ([{"add": "SET shards = 3"}], "setting shards cannot change while running"),
         ([{"add": STREAM.replace("STREAM t", "STREAM u")}], "streams cannot be declared while running"),
     ],
@@ -142,6 +143,27 @@ def test_what_holds_no_longer_is_kept_with_the_reason_and_said(
     caplog.clear()
     assert names(replayed(file, CATALOG, PROGRAM.queries)) == (["a", "b", "c"], [])
     assert (len(aside(file)), caplog.records) == (2, []), "said once"
+
+
+def test_what_was_dropped_or_paused_stays_so_when_what_ran_meanwhile_was_dropped_too(tmp_path: Path) -> None:
+    """All of the program's queries went while c ran; c went when d had come, and left no record."""
+    for number, word in enumerate(("drop", "pause")):
+        file = tmp_path / f"changes-{number}.jsonl"
+        records = [{"add": text("c")}, {word: "a"}, {word: "b"}, {"add": text("d")}, {"drop": "c"}]
+        queries = BEGIN
+        for record in records:
+            now = queries.after(record, CATALOG)
+            write_down(file, recorded(record, queries, now))
+            queries = now
+        assert names(replayed(file, CATALOG, PROGRAM.queries)) == names(queries)
+
+
+def test_a_drop_of_all_that_the_program_has_by_now_does_not_hold(tmp_path: Path) -> None:
+    file = tmp_path / "changes.jsonl"
+    write_down(file, [{"drop": "a"}])
+    program = read_script(f"{STREAM} CREATE QUERY a AS SELECT k FROM t")
+    assert names(replayed(file, program.catalog, program.queries)) == (["a"], [])
+    assert aside(file) == [{"drop": "a", "reason": "a is the only query that runs: stop the run instead"}]
 
 
 def test_of_two_queries_that_were_added_the_one_that_the_program_lacks_stays(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class LiveQueries:
 
     def check(self, text: str) -> tuple[str, ...]:
         """Refuses what could not be added; the names of the queries that a text would add. Nothing changes."""
-        after = self.queries.with_text(text, self._engine.catalog)
+        after = self.queries.after({"add": text}, self._engine.catalog)
         plan = self._engine.plan_of(after.running)
         check_method(plan, self._engine.settings)
         check_trees(plan, self._engine.settings)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,11 +44,19 @@ class QuerySet:
 
     def after(self, record: Record, catalog: Catalog) -> QuerySet:
         """What a record makes of it; refused with what to do instead."""
+        found = self.changed(record, catalog)
+        if not found.running:
+            left = f"{self.running[0].name} is the only query that runs" if len(self.running) == 1 else "none would run"
+            raise PlanError(f"{left}: stop the run instead")
+        return found
+
+    def changed(self, record: Record, catalog: Catalog) -> QuerySet:
+        """The same, but maybe without any query that runs: more records may be to come."""
         if "add" in record:
-            return self.with_text(record["add"], catalog)
+            return self._with_text(record["add"], catalog)
         if "drop" in record:
-            return self.without(record["drop"])
-        return self.with_paused(record["pause"]) if "pause" in record else self.with_resumed(record["resume"])
+            return self._without(record["drop"])
+        return self._with_paused(record["pause"]) if "pause" in record else self._with_resumed(record["resume"])
 
     def read(self, text: str, catalog: Catalog) -> Script:
         """A text as statements over these queries; it may only create and drop queries."""
@@ -61,33 +69,27 @@ class QuerySet:
             )
         return script
 
-    def with_text(self, text: str, catalog: Catalog) -> QuerySet:
+    def _with_text(self, text: str, catalog: Catalog) -> QuerySet:
         """With the queries of a text; a paused one that it drops is gone."""
         script = self.read(text, catalog)
         if script.queries == (*self.running, *self.paused):
             raise PlanError("there is no query to add: write CREATE QUERY name AS SELECT ...")
         paused = tuple(query for query in self.paused if any(query is one for one in script.queries))
         running = tuple(query for query in script.queries if not any(query is one for one in paused))
-        if not running:
-            raise PlanError("no query would be left: stop the run instead")
         return QuerySet(running, paused)
 
-    def without(self, name: str) -> QuerySet:
+    def _without(self, name: str) -> QuerySet:
         query = self._known(name)
-        if self.running == (query,):
-            raise PlanError(f"{query.name} is the only query: stop the run instead")
         running, paused = (tuple(one for one in some if one is not query) for some in (self.running, self.paused))
         return QuerySet(running, paused)
 
-    def with_paused(self, name: str) -> QuerySet:
+    def _with_paused(self, name: str) -> QuerySet:
         query = self._known(name)
         if query in self.paused:
             raise PlanError(f"query {query.name} is paused already")
-        if self.running == (query,):
-            raise PlanError(f"{query.name} is the only query that runs: stop the run instead")
         return QuerySet(tuple(one for one in self.running if one is not query), (*self.paused, query))
 
-    def with_resumed(self, name: str) -> QuerySet:
+    def _with_resumed(self, name: str) -> QuerySet:
         query = self._known(name)
         if query in self.running:
             raise PlanError(f"query {query.name} is not paused")
@@ -172,18 +174,33 @@ def _last_about(records: list[Record], name: str) -> int | None:
 
 def replayed(file: Path, catalog: Catalog, queries: tuple[Query, ...]) -> QuerySet:
     """A program's queries with what was changed in earlier runs, as far as that is still possible: a query that the
-    program has by now is the program's. Records that hold no longer are put aside, and said."""
-    found, records = QuerySet(queries), list(_records(file))
-    held: list[Record] = []
-    for record in records:
-        try:
-            found = found.after(record, catalog)
-            held.append(record)
-        except HeadraceError as error:
-            _put_aside(file, record, error)
-    if held != records:
-        _replace(file, held)
+    program has by now is the program's. Records that hold no longer are put aside, and said.
+
+    What ran in between may have left no record (a query that was added, and dropped when another had come), so that at
+    times nothing runs here; only in the end something must."""
+    records = list(_records(file))
+    found, lost = _redone(records, lambda before, record: before.changed(record, catalog), queries)
+    if not found.running:
+        found, lost = _redone(records, lambda before, record: before.after(record, catalog), queries)
+    for place, error in lost.items():
+        _put_aside(file, records[place], error)
+    if lost:
+        _replace(file, [record for place, record in enumerate(records) if place not in lost])
     return found
+
+
+def _redone(
+    records: list[Record], make: Callable[[QuerySet, Record], QuerySet], queries: tuple[Query, ...]
+) -> tuple[QuerySet, dict[int, HeadraceError]]:
+    """What records make of some queries, and the places of those that are refused, with the reason."""
+    found = QuerySet(queries)
+    lost: dict[int, HeadraceError] = {}
+    for place, record in enumerate(records):
+        try:
+            found = make(found, record)
+        except HeadraceError as error:
+            lost[place] = error
+    return found, lost
 
 
 def _put_aside(file: Path, record: Record, error: HeadraceError) -> None:
