@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -305,6 +307,27 @@ def test_a_burst_does_not_flatten_the_rates_of_all_other_times(page: Page, addre
     opened(page, address, "plan")
     expect(page.get_by_role("region", name="Results per second")).to_contain_text("logarithmic")
     assert height() > 0.1
+
+
+def test_curves_go_on_by_the_clock_of_the_service(browser: Browser, tmp_path: Path) -> None:
+    """This machine's is ten minutes behind."""
+    service = Service(FakeRun(tmp_path))
+    for second in range(30):
+        service.take_sample(time.time() - 30 + second)
+    page = browser.new_page()
+    page.add_init_script("const now = Date.now; Date.now = () => now() - 600_000;")
+    taken = bound_socket("127.0.0.1", 0)
+    with WebServer(web_app(service), taken):
+        service.start()
+        opened(page, address_of(taken), "plan")
+        page.wait_for_timeout(2500)  # some looks are added to what came at first
+        curve = page.locator("[data-chart=results] path.line").first.get_attribute("d") or ""
+        places = [float(one) for one in re.findall(r"[ML](-?[\d.]+) ", curve)]
+        page.close()
+        service.close()
+    service.release()
+    assert len(places) > 30
+    assert places == sorted(places)
 
 
 def test_in_order_execution_has_a_card(page: Page, address: str) -> None:

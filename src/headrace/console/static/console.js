@@ -30,6 +30,8 @@ async function load() {
     ["/api/plan", "/api/queries", "/api/pipeline", "/api/stats", "/api/history"].map(get),
   );
   state.known = names(state.stats);
+  const last = state.history.at_s.at(-1);
+  state.ahead_s = last === undefined ? 0 : last - Date.now() / 1000; // the service's clock may not be this machine's
   show();
 }
 
@@ -65,7 +67,7 @@ function remember(stats) {
     }
   }
   history.queries = history.queries.filter((one) => told.has(one.query) || one.results_per_s.some((value) => value !== null));
-  put(history.at_s, Date.now() / 1000);
+  put(history.at_s, Math.max(Date.now() / 1000 + state.ahead_s, history.at_s.at(-1) ?? 0));
   put(history.tuples_per_s, sum(stats.streams, "tuples_per_s"));
   put(history.results_per_s, sum(stats.queries, "results_per_s"));
   put(history.batch_ms, stats.batch_ms);
