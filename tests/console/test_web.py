@@ -351,6 +351,9 @@ def test_a_token_is_required_unless_bound_to_loopback() -> None:
         check_token("0.0.0.0", None)
     with pytest.raises(SettingError, match="at least 16"):
         check_token("127.0.0.1", "short")
+    for token in ("schlüssel-des-hauses", "two-lines-of\nanything"):
+        with pytest.raises(SettingError, match="cannot show in a header"):
+            check_token("127.0.0.1", token)
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

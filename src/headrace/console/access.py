@@ -57,10 +57,17 @@ def check_token(host: str, token: str | None) -> None:
             f"--host {host}: whoever reaches it could change queries, so a token is required: set HEADRACE_TOKEN, "
             "give --token-file, or bind to 127.0.0.1"
         )
-    length = LEAST_TOKEN if token is None else len(token.strip())
-    if length < LEAST_TOKEN:
+    if token is None:
+        return
+    shown = token.strip()
+    if len(shown) < LEAST_TOKEN:
         raise SettingError(
-            f"the token has {length} characters: give at least {LEAST_TOKEN}, such as from: openssl rand -hex 16"
+            f"the token has {len(shown)} characters: give at least {LEAST_TOKEN}, such as from: openssl rand -hex 16"
+        )
+    if not (shown.isascii() and shown.isprintable()):
+        raise SettingError(
+            "the token has characters that callers cannot show in a header: make it of ASCII letters and digits, such "
+            "as from: openssl rand -hex 16"
         )
 
 

@@ -13,9 +13,15 @@ function headers(more = {}) {
 
 let asking = null;
 
+/** A token as it is typed; one that no header can carry is none, so it is asked for again. */
+async function asked(was_wrong) {
+  const token = await askForToken(was_wrong);
+  return token && !/^[\x20-\x7e]+$/.test(token) ? asked(true) : token;
+}
+
 async function wanted() {
   const was_wrong = Boolean(sessionStorage.getItem(KEY));
-  asking ??= askForToken(was_wrong).finally(() => { asking = null; });
+  asking ??= asked(was_wrong).finally(() => { asking = null; });
   const token = await asking;
   if (!token) {
     sessionStorage.removeItem(KEY);
