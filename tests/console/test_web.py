@@ -81,6 +81,13 @@ def test_queries_come_and_go(served: Served) -> None:
     assert [one["what"] for one in served.get("/api/pipeline")["changes"]] == ["add", "pause", "resume", "drop"]
 
 
+def test_what_a_text_drops_is_told_as_dropped(served: Served) -> None:
+    for sql in (f"{NEW}; DROP QUERY Near", "DROP QUERY new; DROP QUERY wide"):
+        assert served.client.post("/api/queries", json={"sql": sql}).status_code == 201
+    changes = [(one["what"], one["query"]) for one in served.get("/api/pipeline")["changes"]]
+    assert changes == [("add", "new"), ("drop", "near"), ("drop", "wide, new")]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "sql", "status", "told"),
     [

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -171,8 +171,16 @@ class Service:
         except SinkRefusedError as error:
             self.log.write("change_refused", "warning", what="add", query=error.query, message=str(error))
             raise
-        self._change("add", ", ".join(names) or "(text)", lambda: self.run.add(sql))
+        dropped = self._dropped_by(sql)
+        told = tuple((what, ", ".join(some)) for what, some in (("add", names), ("drop", dropped)) if some)
+        self._change(told, lambda: self.run.add(sql))
         return names
+
+    def _dropped_by(self, sql: str) -> tuple[str, ...]:
+        """The queries that a text drops, and does not make anew."""
+        known = self.run.queries
+        left = {query.name.lower() for query in known.read(sql, self.run.plan().catalog).queries}
+        return tuple(one.name for one in (*known.running, *known.paused) if one.name.lower() not in left)
 
     def drop(self, name: str) -> str:
         return self._change_one("drop", name, self.run.drop)
@@ -186,19 +194,22 @@ class Service:
     def _change_one(self, what: str, name: str, make: Callable[[str], None]) -> str:
         """Changes a query; its name as it was written when it was made."""
         known = self._known(name).name
-        self._change(what, known, lambda: make(known))
+        self._change(((what, known),), lambda: make(known))
         return known
 
-    def _change(self, what: str, query: str, make: Callable[[], None]) -> None:
+    def _change(self, told: Sequence[tuple[str, str]], make: Callable[[], None]) -> None:
+        """Makes a change, which is ``told`` as (what, query)."""
         began = time.monotonic()
         try:
             make()
         except HeadraceError as error:
-            self.log.write("change_refused", "warning", what=what, query=query, message=_message(error))
+            for what, query in told:
+                self.log.write("change_refused", "warning", what=what, query=query, message=_message(error))
             raise
-        self.changes_made += 1
-        self.changes.append(ChangeMade(time.time(), what, query))
-        self.log.write("query_changed", what=what, query=query, waited_ms=round((time.monotonic() - began) * 1000))
+        for what, query in told:
+            self.changes_made += 1
+            self.changes.append(ChangeMade(time.time(), what, query))
+            self.log.write("query_changed", what=what, query=query, waited_ms=round((time.monotonic() - began) * 1000))
 
     def queries(self) -> list[ServedQuery]:
         known, stats = self.run.queries, {one.query: one for one in self.stats.queries}
