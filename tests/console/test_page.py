@@ -155,6 +155,26 @@ def test_the_keyboard_reaches_whatever_can_be_done_or_scrolled(browser: Browser,
     page.close()
 
 
+def test_the_keyboard_goes_on_where_it_was(page: Page, address: str, service: Service) -> None:
+    """Also where a button may not be pressed for a while, and where what had the focus goes away."""
+    service.run.add("CREATE QUERY away AS SELECT location_id FROM humidity")
+    opened(page, address, "queries")
+    row = page.locator("tr[data-key=away]")
+    for word, other in (("pause", "resume"), ("resume", "pause")):
+        row.get_by_label(f"{word} away").press("Enter")
+        expect(row.get_by_label(f"{other} away")).to_be_focused()
+        expect(row.get_by_label(f"{other} away")).to_be_enabled()
+    row.get_by_label("drop away").press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(row).to_have_count(0)
+    expect(page.locator("main")).to_be_focused()
+    opened(page, address, "plan")
+    page.locator("[data-query=wide].node").press("Enter")
+    expect(page.locator("#detail-title")).to_have_text("wide")
+    expect(page.locator("main")).to_be_focused()
+
+
 def test_skipping_to_the_content_stays_in_the_view(page: Page, address: str) -> None:
     opened(page, address, "runtime")
     page.keyboard.press("Tab")

@@ -88,12 +88,19 @@ function show() {
   const style = getComputedStyle(view);
   const width = Math.floor(view.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));
   draw(document.getElementById("status"), statusMarkup(state));
-  draw(view, VIEWS[state.view](state, width));
+  drawView(VIEWS[state.view](state, width));
   const area = view.querySelector(".editor");
   if (area && !area.dataset.attached) {
     area.dataset.attached = "yes";
     editor.attach(area);
   }
+}
+
+/** Where what has the focus goes away (a link to another view, a row), the view has it: the keyboard goes on from there. */
+function drawView(markup) {
+  const had = view.contains(document.activeElement);
+  draw(view, markup);
+  if (had && !view.contains(document.activeElement)) view.focus({ preventScroll: true });
 }
 
 /** A name out of an address; one that was written by hand may not be encoded. */
@@ -113,7 +120,7 @@ function route() {
   }
   document.title = `${state.name ?? state.view} · Headrace`;
   if (before !== `${state.view}/${state.name}`) {
-    draw(view, html``);
+    drawView(html``);
     followTail(state.view === "queries" ? state.name : null);
     if (state.view === "sql") get("/api/explain").then((told) => { state.explainedAll = told.text; show(); }).catch(complain);
     if (!state.name) window.scrollTo(0, 0);
@@ -259,7 +266,7 @@ document.getElementById("ask-input").addEventListener("keydown", (event) => {
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-action]");
   if (button?.tagName === "A") event.preventDefault(); // its address is for who has no scripts
-  if (button && !button.disabled) Promise.resolve(doing[button.dataset.action](button)).catch(complain);
+  if (button && button.ariaDisabled !== "true") Promise.resolve(doing[button.dataset.action](button)).catch(complain);
 });
 
 document.addEventListener("keydown", (event) => {

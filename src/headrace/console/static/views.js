@@ -128,11 +128,14 @@ function queryRow(query, { plan, stats, history, name, busy }) {
     <td class="do">${actions(query, busy)}</td></tr>`;
 }
 
+/** A button that does nothing now; it keeps the focus, which a disabled one loses. */
+const off = (is_off) => (is_off ? html`aria-disabled="true"` : "");
+
 function actions(query, busy) {
-  const is_busy = busy.has(query.name);
+  const is_off = off(busy.has(query.name));
   const word = query.is_paused ? "resume" : "pause";
-  return html`<button type="button" data-action="${word}" data-name="${query.name}" ${is_busy ? html`disabled` : ""} aria-label="${word} ${query.name}">${query.is_paused ? "Resume" : "Pause"}</button>
-    <button type="button" class="danger" data-action="drop" data-name="${query.name}" ${is_busy ? html`disabled` : ""} aria-label="drop ${query.name}">Drop</button>`;
+  return html`<button type="button" data-action="${word}" data-name="${query.name}" ${is_off} aria-label="${word} ${query.name}">${query.is_paused ? "Resume" : "Pause"}</button>
+    <button type="button" class="danger" data-action="drop" data-name="${query.name}" ${is_off} aria-label="drop ${query.name}">Drop</button>`;
 }
 
 /** A query's window as the plan has it; that of one that is paused stands in its text. */
@@ -177,8 +180,8 @@ export function sqlView(state) {
   return html`<div class="two sql"><section class="card" aria-labelledby="sql-title"><header><h2 id="sql-title">SQL</h2><p class="muted">checked as you type</p></header>
     ${EDITOR}
     <p class="verdict ${checked === null ? "" : checked.ok ? "good" : "bad"}" id="verdict">${said}</p>
-    <div class="buttons"><button type="button" class="primary" data-action="add" ${can ? "" : html`disabled`}>${busy.has("sql") ? "Adding ..." : "Add query"}</button>
-    <button type="button" data-action="explain" ${checked?.ok ? "" : html`disabled`}>Explain</button><span class="muted wide keys">Ctrl+Enter adds</span></div></section>
+    <div class="buttons"><button type="button" class="primary" data-action="add" ${off(!can)}>${busy.has("sql") ? "Adding ..." : "Add query"}</button>
+    <button type="button" data-action="explain" ${off(!checked?.ok)}>Explain</button><span class="muted wide keys">Ctrl+Enter adds</span></div></section>
     <section class="card" aria-labelledby="streams-title"><header><h2 id="streams-title">Streams</h2></header>
     <ul class="streams">${state.plan.streams.map((stream) => html`<li><b>${stream.name}</b><span class="muted"> by ${stream.time}${stream.max_delay ? `, up to ${stream.max_delay} out of order` : ""}</span><code>${stream.columns.join(", ")}</code></li>`)}</ul>
     <h3>Begin with</h3><div class="buttons">${samples(state.plan).map((sample) => html`<button type="button" data-action="sample" data-text="${sample.text}">${sample.title}</button>`)}</div></section></div>
