@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -253,6 +253,39 @@ def test_tables_of_the_runtime_are_whole_where_there_is_room(page: Page, address
         "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.getAttribute('aria-label'))"
     )
     assert behind_a_bar == []
+
+
+def test_long_texts_do_not_push_the_numbers_beside_them_out_of_sight(
+    page: Page, address: str, service: Service
+) -> None:
+    before = service.run.stats
+    graph, tree = before().graph, before().trees[0]
+    assert graph is not None
+    text = "where (humidity.value > 70.0) -> " + ", ".join(
+        f"temperature.column_{number} AS c{number}" for number in range(30)
+    )
+    half = replace(tree.halves[0], name="temperature, humidity and pressure with S(another_stream of another_one)")
+    stats = replace(
+        before(), trees=(replace(tree, halves=(half,)),),
+        graph=replace(graph, operators=(replace(graph.operators[0], text=text),)),
+    )  # fmt: skip
+    page.route("**/api/stats", lambda route: route.fulfill(json=asdict(stats)))
+    page.route("**/api/stats/stream", lambda route: route.fulfill(content_type="text/event-stream", body=""))
+    test_tables_of_the_runtime_are_whole_where_there_is_room(page, address)
+
+
+def test_windows_of_several_joins_stand_under_the_name_of_theirs(page: Page, address: str, service: Service) -> None:
+    service.run.add(
+        "CREATE QUERY other AS SELECT a.value FROM temperature a, humidity b WHERE a.value < b.value WINDOW 5 SECONDS"
+    )
+    service.take_sample(time.time())
+    opened(page, address, "runtime")
+    card = page.get_by_role("region", name="Backlog of each window")
+    groups = list(dict.fromkeys(one.group for one in service.stats.windows))
+    assert len(groups) == 2
+    expect(card.get_by_role("heading", level=3)).to_have_text(groups)
+    service.run.drop("other")
+    service.take_sample(time.time())
 
 
 MANY = ";".join(

@@ -229,8 +229,8 @@ const card = (title, content) => html`<section class="card" aria-label="${title}
 function table(rows, names = Object.keys(rows[0] ?? {})) {
   if (!rows.length) return html`<p class="muted">None.</p>`;
   const label = `Table: ${names.map(words).join(", ")}`;
-  const is_number = (name) => rows.some((row) => typeof row[name] === "number");
-  return html`<div class="scroll" tabindex="0" role="group" aria-label="${label}"><table><thead><tr>${names.map((name) => html`<th class="${is_number(name) ? "num" : ""}">${words(name)}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${names.map((name) => html`<td class="${is_number(name) ? "num" : ""}${(name === "late" || name === "malformed") && row[name] ? " alarm" : ""}">${valueText(name, row[name])}</td>`)}</tr>`)}</tbody></table></div>`;
+  const kind = (name) => (rows.some((row) => typeof row[name] === "number") ? "num" : "text");
+  return html`<div class="scroll" tabindex="0" role="group" aria-label="${label}"><table><thead><tr>${names.map((name) => html`<th class="${kind(name)}">${words(name)}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${names.map((name) => html`<td class="${kind(name)}${(name === "late" || name === "malformed") && row[name] ? " alarm" : ""}">${valueText(name, row[name])}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 function valueText(name, value) {
@@ -239,15 +239,17 @@ function valueText(name, value) {
   return byName(name, value);
 }
 
-function bars(rows, note) {
+function bars(rows, note, most = Math.max(...rows.map((row) => row.value), 1e-9)) {
   if (!rows.length) return html`<p class="muted">None.</p>`;
-  const most = Math.max(...rows.map((row) => row.value), 1e-9);
   return html`${note ? html`<p class="muted note">${note}</p>` : ""}<ul class="bars">${rows.map((row) => html`<li><span title="${row.title ?? row.name}">${row.name}</span><svg height="8" role="presentation"><rect class="rail" width="100%" height="8" rx="4"/><rect class="level" width="${((row.value / most) * 100).toFixed(1)}%" height="8" rx="4"/></svg><b>${row.text}</b></li>`)}</ul>`;
 }
 
 function backlog(windows) {
-  const many = new Set(windows.map((one) => one.group)).size > 1;
-  return bars(windows.map((one) => ({ name: many ? `${one.window} of ${fitted(one.group, 18)}` : one.window, title: `${one.window} of ${one.group}`, value: one.backlog_tuples, text: compact(one.backlog_tuples) })), "tuples that wait to scan a window next");
+  const groups = Map.groupBy(windows, (one) => one.group);
+  const level = Math.max(...windows.map((one) => one.backlog_tuples), 1e-9);
+  const rows = (some) => some.map((one) => ({ name: one.window, value: one.backlog_tuples, text: compact(one.backlog_tuples) }));
+  const shown = [...groups].map(([group, some]) => html`${groups.size > 1 ? html`<h3 class="name">${group}</h3>` : ""}${bars(rows(some), "", level)}`);
+  return windows.length ? html`<p class="muted note">tuples that wait to scan a window next</p>${shown}` : bars([]);
 }
 
 function shards(some) {
