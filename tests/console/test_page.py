@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import quote
 
+import pyarrow.parquet as pq
 import pytest
 from browser import Overheard, chromium, opened_browser
 from fake_run import FakeRun
@@ -17,6 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from headrace.console.service import Service
 from headrace.console.serving import WebServer, address_of, bound_socket
 from headrace.console.web import web_app
+from headrace.spark.staging import BATCH_COLUMN, batch_name
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="there is no Chromium: apt-get install chromium")
 VIEWS = ("plan", "queries/near", "sql", "runtime")
@@ -245,6 +247,23 @@ def test_numbers_of_rows_are_shown_as_they_are(page: Page, address: str, service
     assert [one[1:] for one in shown] == [
         ["9007199254740993", "1e+300"], ["-9007199254740993", "21.1235"], ["9223372036854775807", "0.0000125"],
     ]  # fmt: skip
+
+
+def test_rows_of_an_earlier_query_with_other_columns_are_not_shown_under_those_of_now(
+    page: Page, address: str, service: Service
+) -> None:
+    sql = "CREATE QUERY again AS SELECT location_id{} FROM humidity"
+    service.run.add(sql.format(", value AS celsius"))
+    service.run.publish({"again": [(1, 30.0), (2, 31.0)]})
+    service.run.drop("again")
+    service.run.add(sql.format(""))
+    service.run.publish({"again": [(3, 0.0)]})
+    (newest,) = (service.run.out / "again").glob(f"{BATCH_COLUMN}={batch_name(service.run.last_batch)}/*")
+    pq.write_table(pq.read_table(newest, columns=["location_id"], partitioning=None), newest)
+    opened(page, address, "queries/again")
+    expect(page.locator(".tail thead th")).to_have_text(["batch", "location_id"])
+    expect(page.locator(".tail tbody tr")).to_have_count(1)
+    service.run.drop("again")
 
 
 def test_tables_of_the_runtime_are_whole_where_there_is_room(page: Page, address: str) -> None:

@@ -163,6 +163,8 @@ function followTail(name) {
 }
 
 function putRows(tail, batch) {
+  const is_same = String(tail.columns) === String(batch.columns);
+  if (!is_same) tail.rows = []; // of an earlier query of that name, which had other columns
   tail.columns = batch.columns;
   const rows = batch.rows.map((values, place) => ({ key: `${batch.batch}-${place}`, batch: batch.batch, values }));
   tail.rows = [...rows.reverse(), ...tail.rows].slice(0, TAIL_ROWS);
