@@ -81,6 +81,19 @@ def test_aggregates_wait_for_the_stream_that_is_behind_however_far_ahead_blocks_
     assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_late_tuples_do_not_make_aggregates_look_back_however_far_ahead_others_are_taken_in(shards: int) -> None:
+    """Each micro-batch has one: what is heard of it does not tell how far things were before."""
+    queries = queries_of("total: a.k, COUNT(*) AS c, SUM(b.n) AS v | GROUP BY a.k WINDOW 5 SECONDS")
+    late = [one for i in range(0, 24, 4) for one in (cases.row(i / 2 - 1.2, 100 + i, k=1), *ROWS[i : i + 4])]
+    case = Case(CATALOG, {A: late, B: late}, queries)
+    options = ShardOptions(block=BlockCut(span_us=cases.SECOND_US))
+    host = cases.run(case, Way((5,), shards=shards, options=options, probes=4, filter_order=(True,)))
+    (query,) = queries
+    times = host.evaluated[query.name]
+    assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+
+
 # --- other queries that come or go
 
 
