@@ -81,6 +81,31 @@ def test_aggregates_wait_for_the_stream_that_is_behind_however_far_ahead_blocks_
     assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_late_tuples_do_not_make_aggregates_look_back_however_far_ahead_others_are_taken_in(shards: int) -> None:
+    """Each micro-batch has one: what is heard of it does not tell how far things were before."""
+    queries = queries_of("total: a.k, COUNT(*) AS c, SUM(b.n) AS v | GROUP BY a.k WINDOW 5 SECONDS")
+    late = [one for i in range(0, 24, 4) for one in (cases.row(i / 2 - 1.2, 100 + i, k=1), *ROWS[i : i + 4])]
+    case = Case(CATALOG, {A: late, B: late}, queries)
+    options = ShardOptions(block=BlockCut(span_us=cases.SECOND_US))
+    host = cases.run(case, Way((5,), shards=shards, options=options, probes=4, filter_order=(True,)))
+    (query,) = queries
+    times = host.evaluated[query.name]
+    assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
+
+
+def test_of_what_came_at_once_the_oldest_is_done_first_whichever_query_it_is_for() -> None:
+    """A burst in one micro-batch, in blocks of a second: nobody gets the next while another waits for the last."""
+    selects = (f"q{number}: a.ts AS a, b.ts AS b | AND a.id <= b.id + {number} WINDOW 1 SECOND" for number in range(4))
+    queries = queries_of(*selects)
+    options = ShardOptions(block=BlockCut(span_us=cases.SECOND_US), scheduling=Scheduling("fifo", "static"))
+    host = cases.host_for(Case(CATALOG, CASE.arrivals, queries), Way(options=options, probes=20))
+    cases.arrive(host, CASE.arrivals)
+    assert host.is_behind
+    reached = [max(cases.seconds_of(max(row.values())) for row in host.rows(query.name)) for query in queries]
+    assert max(reached) - min(reached) <= 1
+
+
 # --- other queries that come or go
 
 

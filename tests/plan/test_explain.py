@@ -10,10 +10,12 @@ import pytest
 
 from headrace.config import Settings
 from headrace.engine.policy import POLICIES
+from headrace.engine.strategies import STRATEGIES, StrategyMemory, StrategyOptions, Waiting
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.deferring import deferred_group
 from headrace.plan.explain import POLICY_NAMES, explain
-from headrace.plan.shard_graph import running_graph, shard_graph
+from headrace.plan.opgraph import OperatorKind
+from headrace.plan.shard_graph import running_graph, scheduled_graph, shard_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import Script, read_script
 
@@ -103,6 +105,27 @@ def test_what_explain_calls_an_operator_a_shard_does_too() -> None:
         groups = {group: deferred_group(group) for group in plan.groups}
         assert set(shard_graph(groups).names) <= set(running_graph(plan).names)
         assert set(running_graph(plan).queries) <= set(plan.queries)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "title"), [("path", "paths"), ("segment", "segments"), ("simplified", "simplified segments")]
+)
+def test_paths_and_segments_are_those_that_a_strategy_chooses_among(strategy: str, title: str) -> None:
+    """What is done before the shards takes no turns: no path begins there, and no segment is cut there."""
+    plan = plan_of("aggregates")
+    running, scheduled = running_graph(plan), scheduled_graph(plan)
+    # An aggregate frees a little less than what is before it: that is a segment's end, but not a simplified one's.
+    facts = {
+        one.name: OperatorFacts(4.5e-6 if one.kind is OperatorKind.AGGREGATE else 1e-6, 1.0, 64, 48)
+        for one in running.operators
+    }
+    units = STRATEGIES[strategy](scheduled, facts, StrategyOptions(), StrategyMemory()).units(Waiting(0.0, {}, 0.0))
+    places = {name: str(place) for place, name in enumerate(running.names, 1)}
+    chosen = {" > ".join(places[name] for name in one.operators) for one in units if one.is_whole}
+    _, told = explain(plan, FOUR_SHARDS, facts=facts).split(f"\n{title}: ")
+    listed = re.match(r"[^\n]*\n((?:  [^\n]*\n)*)", told)
+    assert listed is not None
+    assert {line.split("  ")[1] for line in listed.group(1).splitlines()} == chosen
 
 
 def test_only_the_groups_of_the_named_queries_are_shown() -> None:

@@ -212,6 +212,8 @@ class GroupOperator:
             if is_ahead:
                 first_us = self.heard.before_us()
                 after = last if first_us is None else Place(first_us, ALL_STREAMS)
+                # Late tuples are among those heard of: no other is at or before progress.
+                after = after if self.progress is None else max(after, self.progress)
                 known_us = after.known_us
             upto_here = [min(place, one) for one in upto]
             blocks = self._blocks_upto(upto_here, progress, is_ahead=is_ahead)

@@ -10,7 +10,8 @@
 
 A unit is run bottom up: its first operator takes as many tuples as the unit can process in a slice of time, and what
 comes out is taken on to the top. Tuples may also wait in the middle of a path or segment, where operators are shared;
-from there on it is a unit too. Among units of one priority the one with the oldest tuple is next.
+from there on it is a unit too. Among units of one priority the one with the oldest tuple is next, and of these the one
+with the least way to go.
 
 Owns the strategies and what they remember (:class:`StrategyMemory`, in JSON). A strategy is made for a graph and the
 facts measured of it, and made anew when either changes. Time and sizes are inputs. Cost: a choice looks at units from
@@ -194,8 +195,10 @@ def _ranked(
     facts: tuple[tuple[OperatorName, OperatorFacts], ...],
     options: StrategyOptions,
 ) -> tuple[Unit, ...]:
-    """A strategy's units, the best first: made once for a graph and a set of facts, for all shards that a task runs."""
-    return tuple(sorted(made(graph, dict(facts), options), key=lambda one: -one.priority))
+    """A strategy's units, the best first: made once for a graph and a set of facts, for all shards that a task runs.
+    Of one priority those come first that have the least way to go: where arrivals are told apart no further than by
+    micro-batch, what is further up is of older tuples."""
+    return tuple(sorted(made(graph, dict(facts), options), key=lambda one: (-one.priority, len(one.operators))))
 
 
 class Fifo(_Static):

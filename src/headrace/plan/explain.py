@@ -19,7 +19,7 @@ from headrace.plan.hypercube import Grid
 from headrace.plan.joinplans import JoinPlan, plan_joins
 from headrace.plan.opgraph import OperatorName
 from headrace.plan.queries import Measure
-from headrace.plan.shard_graph import running_graph
+from headrace.plan.shard_graph import running_graph, scheduled_graph
 from headrace.plan.sharing import Delivery, Group, Input, OutputClass, SharedPlan
 from headrace.plan.tree_plans import TreePlan, plan_trees
 from headrace.stats import OrderingStats
@@ -58,9 +58,9 @@ def explain(
         )
         for number, group in enumerate(groups, 1)
     ]
-    graph = "\n".join(
-        [_turns_text(settings), *graph_lines(running_graph(SharedPlan(plan.catalog, tuple(groups), ())), facts)]
-    )
+    shown = SharedPlan(plan.catalog, tuple(groups), ())
+    operators = graph_lines(running_graph(shown), facts, scheduled_graph(shown))
+    graph = "\n".join([_turns_text(settings), *operators])
     return "\n\n".join([_head(groups, settings.shards), *blocks, graph]) + "\n"
 
 

@@ -1,8 +1,9 @@
 """EXPLAIN of the operator graph: operators with their uses, paths and segments with their capacities.
 
-Owns ``graph_lines``. Where an operator was not measured, capacities follow from a guess, and it is said so. Stable: the
-same graph and facts always print the same. Cost: the graph's size; of many operators, paths or segments only the first
-are shown, of many operators those that a shown path or segment names, and shared ones.
+Owns ``graph_lines``. Paths and segments are those that strategies choose among: of the operators that take turns.
+Where an operator was not measured, capacities follow from a guess, and it is said so. Stable: the same graph and facts
+always print the same. Cost: the graph's size; of many operators, paths or segments only the first are shown, of many
+operators those that a shown path or segment names, and shared ones.
 """
 
 from __future__ import annotations
@@ -32,28 +33,33 @@ _SHOWN_TEXT = 100
 Facts = Mapping[OperatorName, OperatorFacts]
 
 
-def graph_lines(graph: OperatorGraph, facts: Facts | None = None) -> Iterator[str]:
-    """The operators, the paths, and the segments of both kinds. ``facts``: what was measured so far."""
+def graph_lines(
+    graph: OperatorGraph, facts: Facts | None = None, scheduled: OperatorGraph | None = None
+) -> Iterator[str]:
+    """The operators, the paths, and the segments of both kinds. ``facts``: what was measured so far; ``scheduled``: the
+    operators that take turns, if these are not all."""
+    turns = scheduled or graph
     measured = {name: one for name, one in (facts or {}).items() if name in graph.by_name}
     known = assumed_facts(graph, measured)
     places = {name: place for place, name in enumerate(graph.names, 1)}
     shared = [one for one in graph.operators if graph.uses(one.name) > 1]
     yield f"operators: {len(graph.names)} over {_counted(len(graph.sources), 'stream')}, {len(shared)} shared"
-    releases = release_capacities(graph, known)
-    whole, simple = (segments_of(graph, releases, cut) for cut in (full_segments, simplified_segments))
-    ways = [*graph.paths[:MOST_SHOWN], *whole[:MOST_SHOWN], *simple[:MOST_SHOWN]]
+    releases = release_capacities(turns, known)
+    whole, simple = (segments_of(turns, releases, cut) for cut in (full_segments, simplified_segments))
+    ways = [*turns.paths[:MOST_SHOWN], *whole[:MOST_SHOWN], *simple[:MOST_SHOWN]]
     yield from _operators_shown(graph, {name for way in ways for name in way}, places, measured)
     if not measured:
         yield "  capacities are guessed until operators have run"
     elif guessed := len(graph.names) - len(measured):
         yield f"  capacities of {_counted(guessed, 'operator')} are guessed: not measured"
-    yield f"paths: {len(graph.paths)}"
-    yield from _listed([_path_text(path, places, known) for path in graph.paths[:MOST_SHOWN]], len(graph.paths))
+    before = len(graph.names) - len(turns.names)
+    yield f"paths: {len(turns.paths)}{f' of operators that take turns; {before} others run before' if before else ''}"
+    yield from _listed([_path_text(path, places, known) for path in turns.paths[:MOST_SHOWN]], len(turns.paths))
     yield f"segments: {len(whole)}"
-    yield from _segment_lines(graph, whole, places, known)
+    yield from _segment_lines(turns, whole, places, known)
     yield f"simplified segments: {'the same' if simple == whole else len(simple)}"
     if simple != whole:
-        yield from _segment_lines(graph, simple, places, known)
+        yield from _segment_lines(turns, simple, places, known)
 
 
 def _operators_shown(
