@@ -49,7 +49,7 @@ def test_measured_matches_are_the_mean_of_what_shards_tried() -> None:
     group, _ = group_of(CHAIN)
     shards = [Measured((4, 10, 30), {(0, 1): (4, 8), (1, 2): (2, 10)}), Measured((6, 20, 10), {(0, 1): (4, 24)})]
     facts = measured_facts(group, (1.0, 2.0, 0.7), shards)
-    assert facts.sizes == (5, 15, 7)  # of the third, ten seconds' tuples
+    assert facts.sizes == (5, 15, 20)
     assert facts.matches[0, 1] == 4
     assert facts.matches[1, 2] == 5
     assert facts.matches[2, 1] == 1  # nothing was tried: a guess

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from headrace.sql import read_script
 STREAMS = "".join(
     f"CREATE STREAM {name} (x BIGINT, y BIGINT, ts TIMESTAMP) "
     "WITH (connector = 'files', format = 'json', path = 'p', time = 'ts');"
-    for name in "abc"
+    for name in "abcd"
 )
 QUERY = "CREATE QUERY q AS SELECT b.x FROM a, b, c WHERE a.x = b.x AND b.y = c.y WINDOW 10 SECONDS;"
 
@@ -33,18 +34,32 @@ def plan() -> SharedPlan:
 
 
 def keeper(path: Path, **settings: Any) -> JoinKeeper:
+    path.mkdir(exist_ok=True)
     kept = JoinKeeper(Settings(shards=4, **settings), path / "grids.json")
     kept.adopt(plan())
     return kept
 
 
-def told(batch: int, to_a: int, to_c: int, *, heard: str = "abc", seen: str = "") -> BatchFacts:
-    """A micro-batch of a second in which 100 tuples of b had so many partners on either side."""
+def told(
+    batch: int,
+    to_a: int,
+    to_c: int,
+    *,
+    heard: str = "abc",
+    seen: str = "",
+    held: tuple[int, int, int] = (500, 500, 500),
+    times_us: Mapping[str, tuple[int, int]] | None = None,
+) -> BatchFacts:
+    """A micro-batch of a second in which 100 tuples of b had so many partners on either side. ``times_us``: of streams
+    that are not at that second."""
     (group,) = plan().groups
     tried = [[1, 0, 100, to_a], [1, 2, 100, to_c], [0, 1, 100, 10], [2, 1, 100, 10]]
+    second = (batch * 10**6, (batch + 1) * 10**6 - 1)
+    came = dict.fromkeys(heard, second) | dict(times_us or {})
     one = {
-        "heard": {name: [100, batch * 10**6, (batch + 1) * 10**6 - 1] for name in heard},
-        "measured": {group.signature: [[500, 500, 500], tried]},
+        "heard_from": [[name, "", 100, *span_us] for name, span_us in came.items()],
+        "sources": {name: {"": span_us[1]} for name, span_us in came.items()},
+        "measured": {group.signature: [list(held), tried]},
         "seen": [seen] if seen else [],
         "newest_us": (batch + 1) * 10**6,
     }
@@ -91,6 +106,38 @@ def test_a_silent_stream_does_not_stop_it(tmp_path: Path) -> None:
     assert order_of_b(kept) == ("b", "c", "a")
 
 
+HOUR_US = 3600 * 10**6
+
+
+@pytest.mark.parametrize("who", ["one of the join", "another", "a late tuple"])
+def test_orders_are_the_same_whoever_lags(tmp_path: Path, who: str) -> None:
+    """A rate is by the time that a stream brought itself, not by how far others are from it."""
+    kept, even = keeper(tmp_path / who), keeper(tmp_path / "even")
+    for batch, (to_a, to_c) in enumerate(((5000, 10), (5000, 10), (10, 5000))):
+        begin_us, end_us = batch * 10**6, (batch + 1) * 10**6 - 1
+        times_us = {
+            "one of the join": {"a": (begin_us - HOUR_US, end_us - HOUR_US)},
+            "another": {"d": (begin_us - HOUR_US, end_us - HOUR_US)},
+            "a late tuple": {"b": (begin_us - HOUR_US if batch else begin_us, end_us)},
+        }[who]
+        kept.learn(told(batch, to_a, to_c, times_us=times_us))
+        even.learn(told(batch, to_a, to_c))
+        assert kept.orders() == even.orders()
+    ((join,), (other,)) = kept.joins.values(), even.joins.values()
+    assert join.facts.sizes == other.facts.sizes
+    assert join.facts.rates == pytest.approx(other.facts.rates, rel=0.01)
+
+
+def test_orders_do_not_waver_with_a_stream_that_comes_now_and_then(tmp_path: Path) -> None:
+    """What it brought is still in its window when a micro-batch has nothing of it, or when it has gone for good."""
+    kept = keeper(tmp_path)
+    for batch in range(250):
+        kept.learn(told(batch, to_a=100, to_c=300, heard="abc" if batch % 10 == 0 and batch < 50 else "ab"))
+    assert order_of_b(kept) == ("b", "a", "c")
+    assert len(kept.switches) <= 1
+    assert {one.order for one in kept.orders()} == {("a", "b", "c"), ("b", "a", "c"), ("c", "b", "a")}
+
+
 def test_small_differences_and_a_threshold_of_none_change_nothing(tmp_path: Path) -> None:
     kept = keeper(tmp_path)
     kept.learn(told(0, to_a=100, to_c=100))
@@ -111,7 +158,7 @@ def test_what_a_cell_holds_is_shown_as_it_was_measured(tmp_path: Path, order_swi
     kept = keeper(tmp_path, order_switch=order_switch)
     settings = kept.settings
     assert "measured" not in explain(plan(), settings, grids=kept.known, joins=kept.joins)
-    kept.learn(told(0, to_a=5, to_c=5))
+    kept.learn(told(0, to_a=5, to_c=5, held=(500, 250, 500)))
     text = explain(plan(), settings, grids=kept.known, joins=kept.joins)
     (line,) = [one for one in text.splitlines() if "per cell" in one]
     assert line.endswith("about 1,250 tuples held of 3,000, as measured")
@@ -245,7 +292,7 @@ def test_sizes_of_indexes_follow_what_is_measured(tmp_path: Path) -> None:
     work = kept.applied(Work(plan(), frozenset(), frozenset()))
     first = dict(work.shard.buckets)
     for batch in range(3):
-        if kept.learn(told(batch, to_a=400, to_c=1)):
+        if kept.learn(told(batch, to_a=400, to_c=1, held=(500, 250, 500))):
             work = kept.applied(work)
     assert sum(map(len, work.shard.buckets.values())) == 3
     assert work.shard.buckets != first

@@ -1,8 +1,9 @@
 """What a multi-way join is like now: how much it holds, and how many partners a few of its tuples have on each side.
 
-Owns ``measure``: it looks up the partners of a sample of each side's newest tuples, by each predicate between two
-sides, whatever orders are in use; the driver chooses orders by it (``plan/facts.py``). Cost: a few hundred look-ups for
-each pair of sides; where a side must be scanned, fewer, so that it looks at about ``LOOKED_AT`` rows.
+Owns ``measure``: it counts what windows hold, and looks up the partners of a sample of each side's newest tuples, by
+each predicate between two sides, whatever orders are in use; the driver chooses orders by it (``plan/facts.py``). Cost:
+a few hundred look-ups for each pair of sides; where a side must be scanned, fewer, so that it looks at about
+``LOOKED_AT`` rows; and of a run that a window has in part, the times of ``TIMED`` rows.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from headrace.engine.matching import key_ranges
 from headrace.engine.spaces import Space
 from headrace.engine.steps import Access, steps_of
 from headrace.engine.walking import Bounds, Partial, Walk
+from headrace.engine.window import Run
 from headrace.plan.facts import Measured, joined_pairs
 from headrace.plan.joingraph import JoinGraph
 from headrace.plan.queries import Measure
 
 SAMPLED = 128
 LOOKED_AT = 1 << 16
+TIMED = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ def measure(
 ) -> Measured:
     """The sides as they are held, looked at as far back as the largest windows; spaces without new tuples."""
     held = tuple(sum(run.live_rows for run in space.runs) for space in spaces)
+    in_window = tuple(map(_in_window, spaces, measures, reach))
     tried = {}
     for origin, side in joined_pairs(graph):
         steps = steps_of(graph, (origin, side))
@@ -59,7 +63,23 @@ def measure(
             walk = Walk(spaces, measures, steps, (key_ranges,) * len(spaces), Within(origin, reach))
             found = sum(part.size for part in walk.results(Partial({origin: sample}, len(sample))))
             tried[origin, side] = (len(sample), found)
-    return Measured(held, tried)
+    return Measured(in_window, tried)
+
+
+def _in_window(space: Space, measure: Measure, reach: int) -> int:
+    """About how many rows its window has as the newest of them comes; more are held, as many are let go at once."""
+    runs = [run for run in space.runs if run.rows]
+    if measure is Measure.ROWS or not runs:
+        return min(reach, sum(run.live_rows for run in runs))
+    since_us = max(run.max_us for run in runs) - reach
+    return sum(_rows_since(run, since_us) for run in runs)
+
+
+def _rows_since(run: Run, since_us: int) -> int:
+    if run.span_us is not None and run.min_us >= since_us:
+        return run.rows
+    ts_us = run.segment.ts_us[_spread(run.rows, TIMED)]
+    return min(run.live_rows, round(run.rows * float(np.mean(ts_us >= since_us))))
 
 
 def _newest(space: Space, rows: int) -> Int64s:
@@ -67,5 +87,9 @@ def _newest(space: Space, rows: int) -> Int64s:
     if not space.runs or not space.runs[-1].rows:
         return np.empty(0, dtype=np.int64)
     run = space.runs[-1]
-    spread = np.unique(np.linspace(0, run.rows - 1, min(rows, run.rows)).astype(np.int64))
-    return int(space.bases[len(space.runs) - 1]) + spread
+    return int(space.bases[len(space.runs) - 1]) + _spread(run.rows, rows)
+
+
+def _spread(rows: int, count: int) -> Int64s:
+    """So many of these rows, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(count, rows)).astype(np.int64))

@@ -30,7 +30,7 @@ RANGE_SHARE = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One shard's account: rows held by side, and (tuples tried, partners found) by pair of sides."""
+    """One shard's account: rows held in its window by side, and (tuples tried, partners found) by pair of sides."""
 
     held_rows: tuple[int, ...]
     tried: Mapping[tuple[int, int], tuple[int, int]]
@@ -72,12 +72,11 @@ def window_rows(group: Group, rates: Sequence[float]) -> tuple[float, ...]:
 
 
 def measured_facts(group: Group, rates: Sequence[float], shards: Sequence[Measured]) -> JoinFacts:
-    """What the shards saw, as the mean of them: an order is followed in each shard by itself. Held tuples are dropped
-    in whole segments, so of those only as many count as come in a window's time."""
+    """What the shards saw, as the mean of them: an order is followed in each shard by itself. A window holds what it
+    holds, whatever the rates are: of a stream that has become silent all is still there to be gone through."""
     graph = group.graph
     assert graph is not None
-    held = (sum(one.held_rows[side] for one in shards) / len(shards) for side in graph.sides)
-    sizes = tuple(min(pair) for pair in zip(held, window_rows(group, rates), strict=True))
+    sizes = tuple(sum(one.held_rows[side] for one in shards) / len(shards) for side in graph.sides)
     matches = {}
     for pair in joined_pairs(graph):
         tried = sum(one.tried.get(pair, (0, 0))[0] for one in shards)

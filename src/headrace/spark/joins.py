@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from headrace.config import Settings
+from headrace.model import Catalog
 from headrace.plan.costs import JoinFacts, Order
 from headrace.plan.explain_joins import heavy_text, side_names
 from headrace.plan.facts import Measured, measured_facts
@@ -34,13 +34,15 @@ from headrace.plan.ordering import EXACT_SIDES, Choice
 from headrace.plan.sharing import Group, SharedPlan
 from headrace.plan.skew import LEAST_ROWS, SeenBySide, added_up, heavy_keys
 from headrace.plan.switching import Switch, find_switch, is_better, main_change
+from headrace.spark import arrivals
+from headrace.spark.arrivals import Arrivals
 from headrace.spark.join_records import JoinRecord, read_records, write_records
 from headrace.spark.metrics import BatchFacts
 from headrace.spark.orders import Work
 from headrace.stats import OrderStats
 
-RECENT = 3
-"""Micro-batches that rates are measured over."""
+COUNTS = (3, *arrivals.COUNTS)
+"""Micro-batches that the rate of a stream is measured over."""
 
 NOTABLE_UPKEEP = 1.5
 """By how much an interval or an index must differ to be changed."""
@@ -73,7 +75,8 @@ class JoinKeeper:
     known: dict[str, Grid] = field(default_factory=dict)
     """The grids of all joins, also of such as were here before."""
     _groups: dict[str, Group] = field(default_factory=dict)
-    _heard: deque[dict[str, tuple[int, int, int]]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    _catalog: Catalog = field(default_factory=lambda: Catalog(()))
+    _arrivals: Arrivals = field(default_factory=lambda: Arrivals(COUNTS))
     _then: dict[str, JoinFacts] = field(default_factory=dict)
     """What was measured when a group's orders last changed."""
     _searched: dict[str, Searched] = field(default_factory=dict)
@@ -85,6 +88,7 @@ class JoinKeeper:
 
     def adopt(self, plan: SharedPlan) -> None:
         """From now on this plan runs: joins that were there stay as they are."""
+        self._catalog = plan.catalog
         self.known = self.known or read_grids(self.grids)
         before, self.joins = self.joins, plan_joins(plan, self.settings, self.known, self.joins)
         self._searched = {signature: one for signature, one in self._searched.items() if signature in self.joins}
@@ -148,8 +152,7 @@ class JoinKeeper:
 
     def learn(self, facts: BatchFacts) -> bool:
         """Takes in what a micro-batch told; whether anything has changed by it."""
-        if heard := facts.heard():
-            self._heard.append(heard)
+        self._arrivals.take(facts, self._catalog)
         said = [*self._reordered(facts), *self._split(facts)]
         for reason in said:
             log.info("%s", reason)
@@ -248,18 +251,19 @@ class JoinKeeper:
         return self.settings.reevaluate_us / 1e6
 
     def _rates(self, group: Group, grid: Grid) -> tuple[float, ...] | None:
-        """Tuples a second of event time that come to a cell, by side, over the time that all streams were heard of
-        together; None before there is such a time."""
-        heard = [some for one in self._heard for some in one.values()]
-        span_us = max((some[2] for some in heard), default=0) - min((some[1] for some in heard), default=0)
-        if span_us <= 0:
+        """Tuples a second of event time that come to a cell, by side: of each stream, by the last micro-batches that
+        tell enough of it, over the time that it brought itself, as the others may be anywhere. One whose tuples are all
+        of one time is taken to have come in the others'. None before there is such a time."""
+        streams = [str(group.input_of(side).stream) for side in range(len(group.sides))]
+        known = [self._arrivals.rows(self._arrivals.count_for([one])).get(one, (0, 0, 0)) for one in streams]
+        spans_us = [newest_us - oldest_us for _, oldest_us, newest_us in known]
+        longest_us = max(spans_us)
+        if not longest_us:
             return None
-        rates = []
-        for side in range(len(group.sides)):
-            stream = group.input_of(side).stream
-            rows = sum(one[stream][0] for one in self._heard if stream in one)
-            rates.append(rows * 1e6 / span_us * grid.part(side))
-        return tuple(rates)
+        return tuple(
+            rows * 1e6 / (span_us or longest_us) * grid.part(side)
+            for side, ((rows, _, _), span_us) in enumerate(zip(known, spans_us, strict=True))
+        )
 
 
 def _is_other(before: Upkeep, now: Upkeep) -> bool:

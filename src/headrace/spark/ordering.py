@@ -12,42 +12,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import TypeAlias
 
 from headrace.config import Settings
 from headrace.engine.events import OrderingChosen
 from headrace.engine.progressing import Idle
-from headrace.model import Catalog, Stream, StreamId
+from headrace.model import Catalog, Stream
 from headrace.plan.approaches import Approach, JoinLoad, asked_of, emits_early, first_approach, load_of, why_in_order
 from headrace.plan.sharing import Group, SharedPlan
+from headrace.spark.arrivals import COUNTS, Arrivals, Source
 from headrace.spark.metrics import BatchFacts, JoinTold
 from headrace.stats import OrderingStats
 
-RECENT = (5, 10, 20, 40, 80, 160)
-"""Micro-batches that rates and costs are measured over: as few as have ``FEW`` tuples of each stream of a join, because
-a slow one brings none in most of them."""
-FEW = 5
 WEIGHT = 0.3
 """Of the last micro-batch's responses, against all before it."""
 
-Source: TypeAlias = tuple[StreamId, str | None]
-"""A stream's partition; with None, those of it that were never heard of."""
-
-Rows: TypeAlias = dict[str, tuple[int, int, int]]
-
 log = logging.getLogger("headrace.ordering")
-
-
-@dataclass(slots=True)
-class _Lately:
-    """What a micro-batch brought of each source (tuples, their oldest and newest times), and how long the slowest shard
-    joined in it and in those after it that brought nothing."""
-
-    heard: dict[Source, tuple[int, int, int]]
-    spent_s: float
 
 
 @dataclass(slots=True)
@@ -64,7 +44,9 @@ class OrderingKeeper:
     _approaches: dict[str, Approach] = field(default_factory=dict)
     _loads: dict[str, JoinLoad] = field(default_factory=dict)
     _responses_ms: dict[str, float] = field(default_factory=dict)
-    _recent: deque[_Lately] = field(default_factory=lambda: deque(maxlen=RECENT[-1]))
+    _arrivals: Arrivals = field(default_factory=Arrivals)
+    _spent_s: deque[float] = field(default_factory=lambda: deque(maxlen=COUNTS[-1]))
+    """How long the slowest shard joined in each micro-batch that brought something, and those after it that did not."""
     _last: BatchFacts | None = None
     _joins: dict[int, dict[str, JoinTold]] = field(default_factory=dict)
     """What each shard told last of its joins: of malformed rows only one hears."""
@@ -101,9 +83,8 @@ class OrderingKeeper:
         shards = [shard for shard, _ in facts.told]
         self._joins |= dict(zip(shards, facts.joins(), strict=True))
         self._measure_responses(facts)
-        rows_of = cache(self._rows)
         for name, group in self._groups.items():
-            load = self._load(group, rows_of)
+            load = self._load(group)
             if load is not None:
                 self._loads[name] = load
                 if self._adapts(group):
@@ -129,51 +110,15 @@ class OrderingKeeper:
     def _look_back(self, facts: BatchFacts) -> None:
         """Remembers what tells of rates and costs."""
         spent_s = _spent_s(facts)
-        heard = {source: told for source, told in facts.heard_from().items() if self._is_in_time(source, told)}
-        if heard:
-            self._recent.append(_Lately({one: self._in_time(one, told) for one, told in heard.items()}, spent_s))
-        elif self._recent:
-            self._recent[-1].spent_s += spent_s
+        if self._arrivals.take(facts, self.catalog):
+            self._spent_s.append(spent_s)
+        elif self._spent_s:
+            self._spent_s[-1] += spent_s
 
-    def _floor_us(self, source: Source) -> int | None:
-        """What the tuples of a source that are not late are not before."""
-        stream, name = source
-        newest_us = None if self._last is None else self._last.sources().get(stream, {}).get(str(name))
-        return None if newest_us is None else newest_us - self.catalog.get(stream).max_delay_us
-
-    def _is_in_time(self, source: Source, told: tuple[int, int, int]) -> bool:
-        floor_us = self._floor_us(source)
-        return floor_us is None or told[2] >= floor_us
-
-    def _in_time(self, source: Source, told: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Without the times of late tuples, which have nothing to do with the rate."""
-        rows, oldest_us, newest_us = told
-        floor_us = self._floor_us(source)
-        return rows, oldest_us if floor_us is None else max(oldest_us, floor_us), newest_us
-
-    def _load(self, group: Group, rows_of: Callable[[int], Rows]) -> JoinLoad | None:
+    def _load(self, group: Group) -> JoinLoad | None:
         """The load of a group by the last micro-batches, as many as tell of all its streams."""
-        streams = [str(one.stream) for one in group.inputs]
-        count = next((one for one in RECENT if _tells_of(streams, rows_of(one))), RECENT[-1])
-        return load_of(group, rows_of(count), sum(one.spent_s for one in self._latest(count)))
-
-    def _latest(self, count: int) -> list[_Lately]:
-        return list(self._recent)[-count:]
-
-    def _rows(self, count: int) -> Rows:
-        """By stream, the tuples of so many micro-batches with their oldest and newest times. Sources may lag each
-        other: what counts is the time that one of them brought, the longest."""
-        by_source: dict[Source, tuple[int, int, int]] = {}
-        for lately in self._latest(count):
-            for source, (rows, oldest_us, newest_us) in lately.heard.items():
-                before = by_source.get(source, (0, oldest_us, newest_us))
-                by_source[source] = (before[0] + rows, min(before[1], oldest_us), max(before[2], newest_us))
-        found: Rows = {}
-        for (stream, _), (rows, oldest_us, newest_us) in by_source.items():
-            count, begin_us, end_us = found.get(stream, (0, oldest_us, newest_us))
-            longest = (begin_us, end_us) if end_us - begin_us >= newest_us - oldest_us else (oldest_us, newest_us)
-            found[stream] = (count + rows, *longest)
-        return found
+        count = self._arrivals.count_for(str(one.stream) for one in group.inputs)
+        return load_of(group, self._arrivals.rows(count), sum(list(self._spent_s)[-count:]))
 
     def _measure_responses(self, facts: BatchFacts) -> None:
         responses = facts.responses()
@@ -255,12 +200,6 @@ def _partition_text(source: str | None) -> str:
     if source is None:
         return "a partition that was not heard of yet"
     return f"partition {source}" if source else "what has no partition"
-
-
-def _tells_of(streams: Iterable[str], rows: Rows) -> bool:
-    """Whether there are enough tuples of each of these streams, of more than one time."""
-    known = [rows.get(name, (0, 0, 0)) for name in streams]
-    return all(count >= FEW and oldest_us < newest_us for count, oldest_us, newest_us in known)
 
 
 def _spent_s(facts: BatchFacts) -> float:
