@@ -7,6 +7,7 @@ import pytest
 from local_host import LocalHost
 from strategies import at
 
+from headrace.engine import sampling
 from headrace.plan.facts import Measured
 from headrace.sql import read_script
 
@@ -54,3 +55,15 @@ def test_a_window_of_rows_holds_no_more_than_so_many() -> None:
     query = QUERY.format("a [ROWS 3], b, c", "WINDOW 50 SECONDS")
     found = measured(query, dict.fromkeys("abc", rows(*range(10))), dict.fromkeys("abc", rows(20)))
     assert found.held_rows == (3, 10, 10)
+
+
+@pytest.mark.parametrize(("looked_at", "tried"), [(100, 1), (300, 3), (20_000, 99)])
+def test_where_few_tuples_are_tried_they_are_not_those_with_the_least_and_the_greatest_values(
+    monkeypatch: pytest.MonkeyPatch, looked_at: int, tried: int
+) -> None:
+    """Each of c is greater than half of b on average; the least is greater than none."""
+    monkeypatch.setattr(sampling, "LOOKED_AT", looked_at)
+    arrived = dict.fromkeys("abc", rows(*(number / 100 for number in range(100))))
+    found = measured(QUERY.format("a, b, c", "WINDOW 50 SECONDS"), arrived)
+    assert found.tried[2, 1][0] == tried
+    assert found.tried[2, 1][1] / tried == pytest.approx(49, abs=2)

@@ -91,5 +91,7 @@ def _newest(space: Space, rows: int) -> Int64s:
 
 
 def _spread(rows: int, count: int) -> Int64s:
-    """So many of these rows, evenly spread."""
-    return np.unique(np.linspace(0, rows - 1, min(count, rows)).astype(np.int64))
+    """So many of these rows, evenly spread: the middles of as many stretches. The first and the last have keys like no
+    others, and of a few they would be most."""
+    count = min(count, rows)
+    return ((np.arange(count) + 0.5) * rows / max(count, 1)).astype(np.int64)
