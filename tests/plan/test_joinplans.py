@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -95,6 +96,19 @@ def test_a_stream_that_has_become_silent_is_not_free_to_begin_with(method: str) 
     facts = JoinFacts((0.0, 10.0, 10.0), (5000.0, 10.0, 10.0), edges, {}, frozenset())
     assert cost_for(method, facts, 1, (0, 1, 2), 1.0) > cost_for(method, facts, 1, (1, 2, 0), 1.0) > 0
     assert orders_for(method, facts, tau_s=1.0)[1][0] != 0
+
+
+@pytest.mark.parametrize("method", JOIN_METHODS)
+def test_a_window_that_was_full_before_is_no_cheap_cross_product(method: str) -> None:
+    """The third has a predicate with the second only. New tuples are as few as they are, wherever an order has them."""
+    edges = {(0, 1): 5.0, (1, 0): 5.0, (1, 2): 5.0, (2, 1): 5.0}
+    indexed = frozenset(edges)
+    empty = JoinFacts((10.0, 10.0, 0.0), (1000.0, 1000.0, 0.0), edges, {(0, 1): 0, (1, 2): 1}, indexed)
+    full = replace(empty, most=(1000.0, 1000.0, 1000.0))
+    assert method == "index" or cost_for(method, empty, 0, (0, 2, 1), 1.0) == 0
+    assert cost_for(method, full, 0, (0, 2, 1), 1.0) >= 10_000
+    assert cost_for(method, full, 0, (0, 1, 2), 1.0) == cost_for(method, empty, 0, (0, 1, 2), 1.0)
+    assert cost_for(method, full, 0, (2, 0, 1), 1.0) == cost_for(method, empty, 0, (2, 0, 1), 1.0)
 
 
 def test_by_indexes_alone_no_window_is_scanned_though_it_is_short() -> None:

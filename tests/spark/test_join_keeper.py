@@ -138,6 +138,27 @@ def test_orders_do_not_waver_with_a_stream_that_comes_now_and_then(tmp_path: Pat
     assert {one.order for one in kept.orders()} == {("a", "b", "c"), ("b", "a", "c"), ("c", "b", "a")}
 
 
+@pytest.mark.parametrize("empty_for", [range(20), range(10, 60)])
+def test_an_empty_window_is_no_reason_for_a_cross_product_when_it_fills_up(tmp_path: Path, empty_for: range) -> None:
+    """It may do so in one micro-batch, by the orders of before: whether c was never heard of or pauses."""
+    kept = keeper(tmp_path)
+    for batch in range(70):
+        is_empty = batch in empty_for
+        held = (500, 250, 0 if is_empty else 500)
+        kept.learn(told(batch, to_a=300, to_c=0 if is_empty else 300, heard="ab" if is_empty else "abc", held=held))
+        assert next(one.order for one in kept.orders() if one.stream == "a") == ("a", "b", "c")
+        if is_empty:
+            assert order_of_b(kept) == ("b", "c", "a")  # that is found by an index, full or not
+
+
+def test_a_window_that_never_holds_much_is_gone_through_first(tmp_path: Path) -> None:
+    """Though no predicate leads from a to c: where c has a tuple now and then, most of a end there."""
+    kept = keeper(tmp_path)
+    for batch in range(20):
+        kept.learn(told(batch, to_a=40_000, to_c=1, held=(500, 250, 1), heard="abc" if batch % 5 == 0 else "ab"))
+    assert next(one.order for one in kept.orders() if one.stream == "a") == ("a", "c", "b")
+
+
 def test_small_differences_and_a_threshold_of_none_change_nothing(tmp_path: Path) -> None:
     kept = keeper(tmp_path)
     kept.learn(told(0, to_a=100, to_c=100))

@@ -111,6 +111,8 @@ class JoinFacts:
     too. ``indexed`` has (i, j) if a step to j, with i bound before, can look tuples up instead of scanning j's window.
     ``buckets``, by side, where keys are put into so many: a look up of one reads all of its bucket (5.3).
     ``never_scans``: a step without an index is not to be taken, and so has no finite cost.
+    ``most``, by side, where it is known: what a window has held before, or may come to hold. A step to a side that no
+    predicate leads to reads so much: it is a cross product when the window fills up, before the order can change.
     """
 
     rates: tuple[float, ...]
@@ -120,13 +122,16 @@ class JoinFacts:
     indexed: frozenset[Pair]
     buckets: tuple[int, ...] = ()
     never_scans: bool = False
+    most: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.rates) != len(self.sizes):
             raise PlanError(f"{len(self.rates)} rates for {len(self.sizes)} windows")
         if self.buckets and (len(self.buckets) != len(self.sizes) or min(self.buckets) < 1):
             raise PlanError(f"every one of {len(self.sizes)} windows has at least one bucket: {self.buckets}")
-        if not all(map(_sensible, (*self.rates, *self.sizes, *self.matches.values()))):
+        if self.most and len(self.most) != len(self.sizes):
+            raise PlanError(f"{len(self.most)} largest sizes for {len(self.sizes)} windows")
+        if not all(map(_sensible, (*self.rates, *self.sizes, *self.most, *self.matches.values()))):
             raise PlanError("rates, sizes and matches are not negative")
         for pair in (*self.matches, *self.classes, *self.indexed):
             if pair[0] == pair[1] or not all(0 <= side < len(self.sizes) for side in pair):
@@ -236,7 +241,12 @@ class CostGraph:
         # From all sides of one class the same is found.
         by_class = {(group := self._group[one, side], one if group is None else None): one for one in usable}
         found = (max(1.0, self._read(bound, one, side)) for one in by_class.values())
-        return min(found, default=self.facts.sizes[side])
+        return min(found, default=self._scanned(bound, side))
+
+    def _scanned(self, bound: Order, side: int) -> float:
+        size = self.facts.sizes[side]
+        is_led_to = any(self.facts.joined(one, side) for one in bound)
+        return size if is_led_to or not self.facts.most else max(size, self.facts.most[side])
 
     def _read(self, bound: Order, by: int, side: int) -> float:
         """What a look up from one bound side reads: the matches, or a key's whole bucket; ranges are not in buckets."""

@@ -88,7 +88,8 @@ def _with_new(facts: JoinFacts, origin: int, tau_s: float) -> JoinFacts:
     share = min(1.0, max(1.0, facts.rates[origin] * tau_s) / size) if size else 1.0
     sizes = tuple(one * share if side == origin else one for side, one in enumerate(facts.sizes))
     matches = {(i, j): found * (share if j == origin else 1.0) for (i, j), found in facts.matches.items()}
-    return replace(facts, sizes=sizes, matches=matches)
+    most = tuple(sizes[side] if side == origin else one for side, one in enumerate(facts.most))
+    return replace(facts, sizes=sizes, matches=matches, most=most)
 
 
 def _general(facts: JoinFacts, firsts: Sequence[Choice], origin: int, tau_s: float) -> Choice:

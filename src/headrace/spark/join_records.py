@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,11 @@ class JoinRecord:
     rates: tuple[float, ...]
     sizes: tuple[float, ...]
     matches: Mapping[tuple[int, int], float]
+    most: tuple[float, ...] = ()
 
     @staticmethod
     def of(method: str, orders: tuple[Order, ...], facts: JoinFacts) -> JoinRecord:
-        return JoinRecord(method, orders, facts.rates, facts.sizes, facts.matches)
+        return JoinRecord(method, orders, facts.rates, facts.sizes, facts.matches, facts.most)
 
     def fits(self, graph: JoinGraph, method: str) -> bool:
         """Whether it is of such a join."""
@@ -43,7 +44,8 @@ class JoinRecord:
 
     def facts(self, group: Group, settings: Settings) -> JoinFacts:
         assert group.graph is not None
-        return with_buckets(group, settings, known_facts(group.graph, self.rates, self.sizes, self.matches))
+        facts = known_facts(group.graph, self.rates, self.sizes, self.matches)
+        return with_buckets(group, settings, replace(facts, most=self.most))
 
     def to_json(self) -> dict[str, Any]:
         matches = [[*pair, found] for pair, found in sorted(self.matches.items())]
@@ -53,6 +55,7 @@ class JoinRecord:
             "rates": self.rates,
             "sizes": self.sizes,
             "matches": matches,
+            "most": self.most,
         }
 
     @staticmethod
@@ -63,6 +66,7 @@ class JoinRecord:
             tuple(told["rates"]),
             tuple(told["sizes"]),
             {(i, j): found for i, j, found in told["matches"]},
+            tuple(told.get("most", ())),
         )
 
 

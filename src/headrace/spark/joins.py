@@ -26,7 +26,7 @@ from headrace.config import Settings
 from headrace.model import Catalog
 from headrace.plan.costs import JoinFacts, Order
 from headrace.plan.explain_joins import heavy_text, side_names
-from headrace.plan.facts import Measured, measured_facts
+from headrace.plan.facts import Measured, declared_facts, measured_facts
 from headrace.plan.hypercube import Grid, grid_of
 from headrace.plan.joinplans import JoinPlan, buckets_of, expiry_us, plan_joins, with_buckets
 from headrace.plan.methods import choices_for, cost_for, repriced
@@ -79,6 +79,8 @@ class JoinKeeper:
     _arrivals: Arrivals = field(default_factory=lambda: Arrivals(COUNTS))
     _then: dict[str, JoinFacts] = field(default_factory=dict)
     """What was measured when a group's orders last changed."""
+    _most: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """The most that a group's windows were seen to hold."""
     _searched: dict[str, Searched] = field(default_factory=dict)
     _seen: dict[str, SeenBySide] = field(default_factory=dict)
     """By group, the keys of sides that too few tuples were seen of to judge by them."""
@@ -93,6 +95,7 @@ class JoinKeeper:
         before, self.joins = self.joins, plan_joins(plan, self.settings, self.known, self.joins)
         self._searched = {signature: one for signature, one in self._searched.items() if signature in self.joins}
         self._then = {signature: facts for signature, facts in self._then.items() if signature in self.joins}
+        self._most = {signature: most for signature, most in self._most.items() if signature in self.joins}
         self._groups = {group.signature: group for group in plan.groups if group.is_join}
         self._seen = {signature: seen for signature, seen in self._seen.items() if signature in self._groups}
         self._resume(self.joins.keys() - before.keys())
@@ -116,6 +119,8 @@ class JoinKeeper:
                 plan = self.joins[signature]
                 self.joins[signature] = replace(plan, facts=facts, orders=one.orders, choices=choices, is_measured=True)
                 self._then[signature] = facts
+                if facts.most:
+                    self._most[signature] = facts.most
 
     @property
     def _records_file(self) -> Path:
@@ -209,6 +214,7 @@ class JoinKeeper:
         if rates is None or not any(sum(one.held_rows) for one in shards):
             return []
         now = with_buckets(group, self.settings, measured_facts(group, rates, shards))
+        now = replace(now, most=self._most_of(group, join.grid, now.sizes))
         method, tau_s = self.settings.join_method, self._tau_s
         choices = self._choices(group, now)
         costs = [cost_for(method, now, origin, order, tau_s) for origin, order in enumerate(join.orders)]
@@ -228,6 +234,13 @@ class JoinKeeper:
             self._record(group.signature, orders, now)
         self.joins[group.signature] = replace(join, facts=now, orders=orders, choices=choices, is_measured=True)
         return switches
+
+    def _most_of(self, group: Group, grid: Grid, sizes: tuple[float, ...]) -> tuple[float, ...]:
+        """The most that each window of a cell was seen to hold; of one that was always empty, what is declared."""
+        before = self._most.get(group.signature, sizes)
+        self._most[group.signature] = seen = tuple(map(max, before, sizes))
+        declared = declared_facts(group, self._catalog).sizes
+        return tuple(most or declared[side] * grid.part(side) for side, most in enumerate(seen))
 
     def _choices(self, group: Group, now: JoinFacts) -> tuple[Choice, ...]:
         """The best orders by what is known now. They are searched for if a fact has moved notably since that was last
