@@ -171,7 +171,6 @@ TOLD = json.dumps(
         "heard": {},
         "measured": {},
         "seen": [],
-        "newest_us": None,
         "heard_from": [],
         "sources": {},
         "reached": {},

@@ -11,7 +11,7 @@ def told(**more: Any) -> dict[str, Any]:
     """What a shard that did nothing tells."""
     lists = ("read", "seen", "heard_from")
     dicts = ("arrived", "late", "heard", "reached", "backlog", "stage_ms", "joins", "trees", "measured", "sources")
-    numbers = {"spent": 0, "over_limit": False, "behind": False, "graph": None, "held": [0, 0, 0], "newest_us": None}
+    numbers = {"spent": 0, "over_limit": False, "behind": False, "graph": None, "held": [0, 0, 0]}
     return {**{name: [] for name in lists}, **{name: {} for name in dicts}, **numbers, **more}
 
 

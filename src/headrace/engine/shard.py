@@ -386,12 +386,6 @@ class Shard:
         """By group, the tuples here that wait to scan each window next."""
         return {signature: one.backlog() for signature, one in self._operators.items() if one.group.is_join}
 
-    @property
-    def newest_us(self) -> int | None:
-        """The newest event time heard of any stream, ever."""
-        newest = [self.progress.newest(stream.name) for stream in self.plan.catalog.streams]
-        return max((one for one in newest if one is not None), default=None)
-
     def measured(self) -> dict[str, Measured]:
         """By group, what its multi-way join is like now."""
         found = {signature: operator.measured() for signature, operator in self._operators.items()}

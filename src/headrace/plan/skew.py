@@ -95,7 +95,7 @@ def heavy_keys(
     seen: SeenBySide, grid: Grid, newest_us: int, known: Sequence[HeavyKey] = (), *, least_rows: int = LEAST_ROWS
 ) -> tuple[HeavyKey, ...]:
     """The heavy keys from now on: the known ones, and those that more than half of a coordinate's share of some side's
-    tuples have. ``newest_us``: no tuple of any stream that was sent is after it.
+    tuples have. ``newest_us``: no tuple of the join that was sent is after it.
 
     >>> from headrace.plan.hypercube import pair_grid
     >>> seen = {(0, 0): SeenKeys(2000, {7: 300}), (0, 1): SeenKeys(5000, {7: 400, 8: 600})}

@@ -181,14 +181,17 @@ class JoinKeeper:
                 yield from (switch.reason for switch in switches)
 
     def _split(self, facts: BatchFacts) -> Iterator[str]:
-        """Splits keys that too many tuples have, from a time on that no tuple has reached; which."""
+        """Splits keys that too many tuples have, from a time on that no tuple of the join has reached; which."""
         for signature, new in facts.seen().items():
             seen = added_up(self._seen.get(signature, {}), new)
             self._seen[signature] = {place: one for place, one in seen.items() if one.rows < LEAST_ROWS}
             grid, group = self.known.get(signature), self._groups.get(signature)
-            if grid is None or group is None or group.is_tree or facts.newest_us is None:
+            if grid is None or group is None or group.is_tree:
                 continue
-            heavy = heavy_keys(seen, grid, facts.newest_us, grid.heavy)
+            newest_us = facts.newest_us(one.stream for one in group.inputs)
+            if newest_us is None:
+                continue
+            heavy = heavy_keys(seen, grid, newest_us, grid.heavy)
             if heavy != grid.heavy:
                 split = replace(grid, heavy=heavy)
                 self._keep(self.known | {signature: split})

@@ -138,10 +138,10 @@ class BatchFacts:
             found[name] = unheard or slowest
         return found
 
-    @property
-    def newest_us(self) -> int | None:
-        """The newest event time of any stream, also of runs before this one."""
-        return max((told["newest_us"] for _, told in self.told if told["newest_us"] is not None), default=None)
+    def newest_us(self, streams: Iterable[StreamId]) -> int | None:
+        """The newest event time of any of these streams, also of runs before this one."""
+        sources = self.sources()
+        return max((one for stream in streams for one in sources.get(stream, {}).values()), default=None)
 
     def seen(self) -> dict[str, dict[tuple[int, int], SeenKeys]]:
         """By group, the keys that many tuples had, by attribute class and side."""

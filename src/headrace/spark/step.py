@@ -211,7 +211,6 @@ class Step:
             "sources": shard.progress.newest_us,
             "reached": shard.reached(),
             "joins": shard.joins(),
-            "newest_us": shard.newest_us,
             "seen": [one.seen for one in tasks],
             "measured": self._timed("sample", lambda: _measured_to_json(shard)),
             "spent": self._budget.spent,
