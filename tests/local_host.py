@@ -142,7 +142,9 @@ class LocalHost:
         for name, batch in batches.items():
             if ordered:
                 batch = batch.append_column(ORDER, pa.array([self._order << ORDER_SHIFT] * batch.num_rows, pa.int64()))
-            packer = Packer(self.plan, self.plan.catalog.get(name), len(self.stores), grids=self.grids)
+            stream = self.plan.catalog.get(name)
+            known = self.shards[0].progress.known(stream.name)
+            packer = Packer(self.plan, stream, len(self.stores), grids=self.grids, known=known)
             envelopes += packer.pack(batch, at_us)
             self.heavy_seen.append(packer.heavy_seen)
         self.newest_us = max([self.newest_us, *(one.newest_us for one in envelopes if one.kind is Kind.HEARTBEAT)])

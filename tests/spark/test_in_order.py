@@ -168,6 +168,7 @@ def test_a_stream_is_passed_over_after_its_idle_timeout(spark: SparkSession, tmp
         assert_in_order(out / query, slice(1, None))
     assert {one["reason"] for one in dead_letters(out)} == {"late"}
     assert len(dead_letters(out)) == len(late)
+    assert Counter(one["row"]["value"] for one in dead_letters(out)) == Counter(row["value"] for row in late)
 
 
 def test_partitions_of_a_stream_that_lag_by_twenty_seconds_stay_in_order(spark: SparkSession, tmp_path: Path) -> None:

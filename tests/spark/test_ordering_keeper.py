@@ -10,6 +10,7 @@ import pytest
 
 from headrace.config import Settings
 from headrace.engine.events import OrderingChosen
+from headrace.engine.progressing import KnownSources
 from headrace.errors import PlanError, SettingError, StateError
 from headrace.model import StreamId
 from headrace.plan.approaches import check_ordering
@@ -280,6 +281,22 @@ def test_what_was_decided_is_the_same_for_a_micro_batch_that_is_run_again(tmp_pa
     assert [orders.ordering(batch) for batch in (3, 6, 7)] == [chosen, chosen, OrderingChosen()]
     orders.forget_before(5)
     assert orders.ordering(5) == chosen
+
+
+def test_how_far_sources_have_come_is_told_for_the_next_micro_batch(tmp_path: Path) -> None:
+    """One that is run again is told what it was told before."""
+    orders = Orders(str(tmp_path))
+    orders.give_sources(1, facts(0, 1.0).known())
+    orders.give_sources(2, facts(1, 1.0).known())
+    assert orders.sources(0) == {}
+    assert orders.sources(1)[StreamId("fast")] == KnownSources({"": 0}, 5_000_000)
+    known = orders.sources(3)[StreamId("slow")]
+    assert known == KnownSources({"": 10_000_000}, 10_000_000)
+    assert known.floors_us(["", "new"], max_delay_us=1_000_000).tolist() == [10_000_000, 10_000_000]
+    assert orders.sources(3)[StreamId("fast")].floor_us("", max_delay_us=1_000_000) == 15_000_000
+    orders.forget_before(2)
+    assert orders.sources(1) == {}
+    assert orders.sources(2)
 
 
 def test_a_checkpoint_goes_with_the_column_that_tells_sources_apart(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What a source task does with its rows: rows of one (shard, input) become one envelope; every shard hears how far.
 
-    rows of a stream --+-- malformed, or late within their chunk --> dead letters
+    rows of a stream --+-- malformed, late within their chunk or behind earlier micro-batches --> dead letters
                        +-- for each input: filtered, keyed, split by shard --> BlockArrived, one an input and shard
                        +-- the newest event time --> ProgressMade, one a chunk, source and shard
 
@@ -31,6 +31,7 @@ from headrace.engine.inputs import layout_of
 from headrace.engine.keys import Int64s, encode_keys, shard_of
 from headrace.engine.measuring import Meters, OperatorMeter, WorkReport
 from headrace.engine.parting import PART, Parts, parts_of
+from headrace.engine.progressing import KnownSources
 from headrace.engine.segments import (
     BEFORE,
     KEY,
@@ -59,7 +60,8 @@ ORDER_SHIFT = 20
 CORRUPT = "__corrupt"
 """Column with the text of a row that could not be read as its schema says; null for all others."""
 MALFORMED = "malformed"
-LATE_IN_CHUNK = "late"
+LATE = "late"
+"""Why a row is rejected: it came further behind the newest than its stream allows."""
 
 DEAD_LETTERS = pa.schema([("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())])
 
@@ -128,7 +130,8 @@ class Envelope:
 
 class Packer:
     """Packs the rows of one source task of one stream. ``grids``: by group; one without has that of ``grid_of``.
-    ``clock``: to measure the operators by that run here; without one they are not.
+    ``clock``: to measure the operators by that run here; without one they are not. ``known``: of the stream's sources,
+    before this micro-batch; rows that are late by that are rejected here, where they are whole.
     ``heavy_seen``: by group, attribute class and side, the keys that many of the rows so far had, except heavy ones."""
 
     def __init__(
@@ -139,8 +142,10 @@ class Packer:
         task: int = 0,
         grids: Mapping[str, Grid] | None = None,
         clock: Callable[[], float] | None = None,
+        known: KnownSources | None = None,
     ) -> None:
         self._clock = clock
+        self._known = known or KnownSources({}, None)
         self._did: dict[tuple[int, int], OperatorMeter] = {}
         """By reader, what its selection and projection did."""
         self.heavy_seen: dict[tuple[str, int, int], SeenKeys] = {}
@@ -184,7 +189,7 @@ class Packer:
 
     def _dead_envelope(self, rows: pa.RecordBatch, reason: str) -> Envelope:
         payload = pack_batch(dead_letters(self._stream.name, reason, rows))
-        late = rows.num_rows if reason == LATE_IN_CHUNK else 0
+        late = rows.num_rows if reason == LATE else 0
         return Envelope(0, Kind.DEAD, self._stream.name, rows=late, payload=payload)
 
     def _pack_chunk(self, chunk: pa.RecordBatch, arrival: Arrival, number: int, arrived_us: int) -> Iterator[Envelope]:
@@ -194,9 +199,11 @@ class Packer:
         yield from self._heartbeats(parts, ts_us, place)
         if parts.are_several:
             chunk = chunk.append_column(PART, pa.array(parts.codes))
-        late = parts.late_rows(ts_us, self._stream.max_delay_us) if arrival.order != UNORDERED else None
-        if late is not None and late.any():
-            yield self._dead_envelope(chunk.filter(pa.array(late)), LATE_IN_CHUNK)
+        late = ts_us < self._known.floors_us(parts.names, self._stream.max_delay_us)[parts.codes]
+        if arrival.order != UNORDERED:
+            late |= parts.late_rows(ts_us, self._stream.max_delay_us)
+        if late.any():
+            yield self._dead_envelope(chunk.filter(pa.array(late)), LATE)
             chunk = chunk.filter(pa.array(~late))
         if any(group.numbers_tuples for group in self._plan.groups):
             chunk = self._numbered_on(chunk)

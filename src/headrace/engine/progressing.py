@@ -13,17 +13,41 @@ what a stream has reached only rises; all shards hear the same, so they reach th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from headrace.engine.events import Arrival, ProgressMade
+from headrace.engine.keys import Int64s
 from headrace.model import Catalog, StreamId
 
 Idle: TypeAlias = frozenset[tuple[StreamId, str | None]]
 """Sources that are passed over: a stream's partitions; with None, those of it that were never heard of."""
 LOWEST = -(2**63)
 Floors: TypeAlias = dict[tuple[StreamId, str, Arrival], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSources:
+    """What is known of a stream's sources at a moment: the newest time of each, and up to where the stream has been
+    passed. What is before that is late, wherever it is found to be: where it is read, if that was known then already,
+    or in the shards, if only its own micro-batch tells."""
+
+    newest_us: Mapping[str, int]
+    passed_us: int | None
+
+    def floor_us(self, source: str, max_delay_us: int) -> int | None:
+        """What the source's tuples must not be before."""
+        newest_us = self.newest_us.get(source)
+        allowed_us = None if newest_us is None else newest_us - max_delay_us
+        return max((one for one in (allowed_us, self.passed_us) if one is not None), default=None)
+
+    def floors_us(self, sources: Iterable[str], max_delay_us: int) -> Int64s:
+        """The same for several; LOWEST where they may be at any time."""
+        floors = [self.floor_us(one, max_delay_us) for one in sources]
+        return np.array([LOWEST if one is None else one for one in floors], dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -40,14 +64,15 @@ class StreamProgress:
         floors: Floors = {}
         for beat in sorted(beats, key=lambda one: one.arrival):
             newest = self.newest_us.setdefault(beat.stream, {})
-            before = newest.get(beat.partition)
-            allowed = None if before is None else before - self.catalog.get(beat.stream).max_delay_us
-            passed = self.passed_us.get(beat.stream)
-            known = [one for one in (allowed, passed) if one is not None]
-            floors.setdefault((beat.stream, beat.partition, beat.arrival), max(known, default=None))
-            newest[beat.partition] = beat.newest_us if before is None else max(before, beat.newest_us)
+            floor_us = self.known(beat.stream).floor_us(beat.partition, self.catalog.get(beat.stream).max_delay_us)
+            floors.setdefault((beat.stream, beat.partition, beat.arrival), floor_us)
+            newest[beat.partition] = max(beat.newest_us, newest.get(beat.partition, beat.newest_us))
             self.idle -= {(beat.stream, beat.partition)}
         return floors
+
+    def known(self, stream: StreamId) -> KnownSources:
+        """What is known of a stream's sources now."""
+        return KnownSources(self.newest_us.get(stream, {}), self.passed_us.get(stream))
 
     def newest(self, stream: StreamId) -> int | None:
         return max(self.newest_us.get(stream, {}).values(), default=None)

@@ -48,6 +48,7 @@ from headrace.engine.matching import bucketed_ranges, compared_ranges, key_range
 from headrace.engine.operators import GroupOperator
 from headrace.engine.options import OperatorOptions, Orders
 from headrace.engine.output import Cut
+from headrace.engine.packing import LATE
 from headrace.engine.policy import POLICIES
 from headrace.engine.progressing import LOWEST, Floors, StreamProgress
 from headrace.engine.segments import NUMBER, times_of
@@ -67,8 +68,6 @@ from headrace.plan.shard_graph import join_name
 from headrace.plan.sharing import Group, SharedPlan
 
 STATE_VERSION = 8
-LATE = "late"
-"""Why a row is rejected: it came further behind the newest than its stream allows."""
 _NUMBER_BITS = 32
 """Of a tuple's number: its place in its chunk; above them, the chunk's."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.engine.progressing import KnownSources
 from headrace.model import StreamId
 from headrace.plan.facts import Measured
 from headrace.plan.sharing import Group
@@ -119,6 +120,14 @@ class BatchFacts:
     def reached(self) -> dict[str, tuple[int | None, bool]]:
         """By stream, how far it has come, and whether it is passed over."""
         return {stream: tuple(some) for _, told in self.told for stream, some in told["reached"].items()}
+
+    def known(self) -> dict[StreamId, KnownSources]:
+        """By stream, what all shards know of its sources now; nothing where none was told."""
+        sources = self.sources()
+        return {
+            StreamId(stream): KnownSources(sources.get(StreamId(stream), {}), reached_us)
+            for stream, (reached_us, _) in self.reached().items()
+        }
 
     def joins(self) -> list[dict[str, JoinTold]]:
         """By shard, what it told of each join."""

@@ -9,6 +9,7 @@ crash does the same again.
     CHECKPOINT/orders/<batch>.facts      what operators are like, as measured before that micro-batch
     CHECKPOINT/orders/<batch>.ordering   how results are kept in order from that micro-batch on, and who is idle
     CHECKPOINT/orders/<batch>.allowed    the probes that trees may make from that micro-batch on
+    CHECKPOINT/orders/<batch>.sources    how far each source had come before that micro-batch
 
 Cost: a task lists a directory of a few small files; a plan is unpickled once by each Python worker.
 """
@@ -27,6 +28,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from headrace.engine.events import OrderingChosen
+from headrace.engine.progressing import KnownSources
 from headrace.engine.shard import ShardOptions
 from headrace.model import StreamId
 from headrace.plan.capacities import OperatorFacts
@@ -35,7 +37,7 @@ from headrace.plan.opgraph import OperatorName
 from headrace.plan.sharing import SharedPlan
 from headrace.spark.tree_told import Allowed
 
-_LASTING = ("work", "facts", "ordering", "allowed")
+_LASTING = ("work", "facts", "ordering", "allowed", "sources")
 """Orders that hold until there are others."""
 
 
@@ -92,6 +94,17 @@ class Orders:
     def allowed(self, batch: int) -> Allowed:
         given = self._newest("allowed", batch)
         return Allowed() if given is None else Allowed.from_json(json.loads(given.read_bytes()))
+
+    def give_sources(self, batch: int, known: Mapping[StreamId, KnownSources]) -> None:
+        """How far sources had come before this micro-batch."""
+        told = {stream: astuple(one) for stream, one in known.items()}
+        self._write(f"{batch:012d}.sources", json.dumps(told).encode())
+
+    def sources(self, batch: int) -> dict[StreamId, KnownSources]:
+        """How far sources had come before a micro-batch, or one before it: they only go on."""
+        given = self._newest("sources", batch)
+        told = {} if given is None else json.loads(given.read_bytes())
+        return {StreamId(stream): KnownSources(*some) for stream, some in told.items()}
 
     def _write(self, name: str, content: bytes) -> None:
         Path(self.directory).mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,8 @@ def packer(
         task = context.partitionId() if context else 0
         now = orders.work(batch_number(), work)
         clock = None if now.shard.scheduling is None else time.perf_counter
-        packing = Packer(now.plan, stream, len(labels), task, now.grids, clock)
+        known = orders.sources(batch_number()).get(stream.name)
+        packing = Packer(now.plan, stream, len(labels), task, now.grids, clock, known)
         for rows in _gathered(batches):
             began_ns = time.perf_counter_ns()
             envelopes = list(packing.pack(_typed(rows, stream), time.time_ns() // 1000))

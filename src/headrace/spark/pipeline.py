@@ -248,6 +248,8 @@ class Router:
             self._sinks = change.prepared
             self._metrics.change(change.work.plan.queries, windows_of(change.work.plan))
             change.fate.end(is_made=True)
+        if facts.told:
+            orders.give_sources(batch + 1, facts.known())
         if is_passing or change is not None:
             orders.give_ordering(batch + 1, self._ordering.chosen)
         self._metrics.tell_ordering(self._ordering.stats(), self._ordering.take_switches())
