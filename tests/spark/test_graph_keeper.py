@@ -96,6 +96,19 @@ def test_operators_that_run_before_the_shards_are_learnt_as_well() -> None:
     assert kept.facts()[leaf].service_s < 1 / 8
 
 
+def test_what_tuples_weighed_while_they_waited_is_remembered_when_nothing_waits() -> None:
+    kept = keeper()
+    measured = told()
+    waiting = GraphTold(measured.meters, queues={JOIN: 150_000}, waiting={JOIN: 1_500.0})
+    for at_s, one in enumerate((measured, waiting, measured)):
+        kept.learn([one, one], at_s=float(at_s))
+    assert kept.facts()[JOIN].input_bytes == 100.0, "what passed through has 64"
+    kept.adopt(share(BOTH.catalog, ()))
+    kept.adopt(BOTH)
+    kept.learn([measured], at_s=3.0)
+    assert kept.facts()[JOIN].input_bytes == 64.0
+
+
 def test_what_was_long_ago_counts_little() -> None:
     kept = keeper()
     kept.learn([told(0.1)], at_s=0.0)

@@ -18,6 +18,8 @@ from headrace.plan.opgraph import OperatorName
 HALF_LIFE_S = 60.0
 TELLING_BYTES = 65_536
 """A queue that holds less tells nothing of its tuples' size."""
+BELIEVED = 0.1
+"""Of how much less tuples weigh now than they did, what is believed at once."""
 LEAST_SERVICE_S = 1e-10
 """A tuple takes some time, however little a clock shows."""
 
@@ -119,24 +121,46 @@ class OperatorMeter:
         return OperatorMeter(*told)
 
 
-def with_queues(
-    facts: Mapping[OperatorName, OperatorFacts],
-    tuples: Mapping[OperatorName, float],
-    size_bytes: Mapping[OperatorName, float],
-) -> dict[OperatorName, OperatorFacts]:
-    """The facts, with what a tuple weighs while it waits, where enough of them do to tell: tuples of a burst find more
-    than usual, and what is stored has more to it than what is passed on.
+@dataclass(slots=True)
+class WaitingSizes:
+    """What a tuple weighs while it waits, by operator, where enough of them did to tell: tuples of a burst find more
+    than usual, and what is stored has more to it than what is passed on. A smaller size is believed slowly, and one
+    whose queue is empty is remembered: the next burst is like the last one."""
 
-    >>> slow = {OperatorName("join"): OperatorFacts(1.0, 0.5, 60.0, 80.0)}
-    >>> with_queues(slow, {OperatorName("join"): 2_000.0}, {OperatorName("join"): 150_000.0})["join"].input_bytes
-    75.0
-    """
-    found = dict(facts)
-    for name, waiting in tuples.items():
-        held_bytes = size_bytes.get(name, 0)
-        if name in found and held_bytes >= TELLING_BYTES and held_bytes > waiting * found[name].input_bytes:
-            found[name] = replace(found[name], input_bytes=held_bytes / waiting)
-    return found
+    by_name: dict[OperatorName, float] = field(default_factory=dict)
+
+    def take(self, tuples: Mapping[OperatorName, float], size_bytes: Mapping[OperatorName, float]) -> None:
+        """What waits at the end of a micro-batch.
+
+        >>> known, join = WaitingSizes(), OperatorName("join")
+        >>> known.take({join: 2_000.0}, {join: 150_000.0})
+        >>> known.take({join: 2_000.0}, {join: 140_000.0})
+        >>> known.take({join: 10.0}, {join: 100.0})
+        >>> known.by_name[join]
+        74.5
+        """
+        for name, waiting in tuples.items():
+            held_bytes = size_bytes.get(name, 0)
+            if held_bytes >= TELLING_BYTES and waiting > 0:
+                now = held_bytes / waiting
+                before = self.by_name.get(name, now)
+                self.by_name[name] = max(now, before + BELIEVED * (now - before))
+
+    def keep_only(self, names: Iterable[OperatorName]) -> None:
+        kept = set(names)
+        self.by_name = {name: one for name, one in self.by_name.items() if name in kept}
+
+    def in_facts(self, facts: Mapping[OperatorName, OperatorFacts]) -> dict[OperatorName, OperatorFacts]:
+        """The facts, where a tuple weighs more while it waits with that.
+
+        >>> slow = {OperatorName("join"): OperatorFacts(1.0, 0.5, 60.0, 80.0)}
+        >>> WaitingSizes({OperatorName("join"): 75.0}).in_facts(slow)[OperatorName("join")].input_bytes
+        75.0
+        """
+        return {
+            name: replace(one, input_bytes=max(one.input_bytes, self.by_name.get(name, 0.0)))
+            for name, one in facts.items()
+        }
 
 
 @dataclass(slots=True)

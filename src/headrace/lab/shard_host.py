@@ -20,7 +20,7 @@ from headrace.engine.combining import Combiner
 from headrace.engine.dispatching import Pace
 from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows, TimesReached
 from headrace.engine.histories import Points
-from headrace.engine.measuring import Meters, WorkReport, with_queues
+from headrace.engine.measuring import Meters, WaitingSizes, WorkReport
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Stream
@@ -90,6 +90,7 @@ class ShardHost:
         self._combiner = Combiner(plan, Points(options.reevaluate_us, options.is_eager))
         self._given = facts
         self.meters = Meters(half_life_s=HALF_LIFE_S)
+        self._sizes = WaitingSizes()
         self.turns: dict[OperatorName, int] = {}
         self.joined_s: Counter[str] = Counter()
         """By join, how long it took so far."""
@@ -97,11 +98,7 @@ class ShardHost:
     @property
     def facts(self) -> dict[OperatorName, OperatorFacts]:
         """As measured lately; of what has not run yet, as given."""
-        tuples, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
-        for one in (shard.dispatcher for shard in self._shards if shard.dispatcher is not None):
-            tuples.update(one.waiting_tuples())
-            held_bytes.update(one.queues())
-        return with_queues({**self._given, **self.meters.facts()}, tuples, held_bytes)
+        return self._sizes.in_facts({**self._given, **self.meters.facts()})
 
     def step(self, envelopes: Sequence[Envelope], at_s: float, probes: int | None) -> MicroBatch:
         """A micro-batch, begun at a time of the stream's clock."""
@@ -120,9 +117,17 @@ class ShardHost:
             found.probes = budget.spent
             self._measure(shard, at_s)
             self.joined_s.update({name: spent_s for name, (spent_s, *_) in shard.joins().items()})
+        self._weigh()
         for effect in self._combiner.step(found.sent):
             found.take(effect)
         return found
+
+    def _weigh(self) -> None:
+        tuples, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
+        for one in (shard.dispatcher for shard in self._shards if shard.dispatcher is not None):
+            tuples.update(one.waiting_tuples())
+            held_bytes.update(one.queues())
+        self._sizes.take(tuples, held_bytes)
 
     def _measure(self, shard: Shard, at_s: float) -> None:
         if shard.dispatcher is None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 
 from headrace.config import Settings
-from headrace.engine.measuring import Meters, OperatorMeter, WorkReport, with_queues
+from headrace.engine.measuring import Meters, OperatorMeter, WaitingSizes, WorkReport
 from headrace.engine.strategies import Mode
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.graph_building import leaf_operator
@@ -38,6 +38,7 @@ class GraphKeeper:
     _packing: set[OperatorName] = field(default_factory=set)
     """The operators that run before the shards."""
     _meters: Meters = field(default_factory=Meters)
+    _sizes: WaitingSizes = field(default_factory=WaitingSizes)
     _given: dict[OperatorName, OperatorFacts] = field(init=False)
     _turns: dict[OperatorName, int] = field(default_factory=dict)
     _told: tuple[GraphTold, ...] = ()
@@ -51,6 +52,7 @@ class GraphKeeper:
         leaves = (leaf_operator(plan.catalog, one) for group in plan.groups for one in group.inputs)
         self._packing = {leaf.name for leaf in leaves if leaf is not None}
         self._meters.keep_only(self._graph.names)
+        self._sizes.keep_only(self._graph.names)
         names = set(self._graph.names)
         self.before = {name: one for name, one in self.before.items() if name in names}
         self._turns = {name: turns for name, turns in self._turns.items() if name in names}
@@ -64,6 +66,7 @@ class GraphKeeper:
         for one in self._told[:1]:  # all shards take the same turns
             for name, turns in one.turns.items():
                 self._turns[name] = self._turns.get(name, 0) + turns
+        self._weigh()
         now = self.facts()
         if self._given.keys() == now.keys() and not is_other(self._scheduled(self._given), self._scheduled(now)):
             return False
@@ -81,13 +84,16 @@ class GraphKeeper:
                 found[name] = found.get(name, OperatorMeter()).plus(meter)
         return found
 
-    def facts(self) -> dict[OperatorName, OperatorFacts]:
-        """What is known of each operator now, and of what waits before it."""
+    def _weigh(self) -> None:
         tuples, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
         for one in self._told:
             tuples.update(one.waiting)
             held_bytes.update(one.queues)
-        return with_queues({**self.before, **self._meters.facts()}, tuples, held_bytes)
+        self._sizes.take(tuples, held_bytes)
+
+    def facts(self) -> dict[OperatorName, OperatorFacts]:
+        """What is known of each operator now, and of what waits before it."""
+        return self._sizes.in_facts({**self.before, **self._meters.facts()})
 
     def given(self) -> dict[OperatorName, OperatorFacts]:
         """What tasks are to be told."""
