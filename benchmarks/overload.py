@@ -207,6 +207,8 @@ def main() -> int:
         from headrace.lab.overload_on_spark import MODES, Overload, run_modes
 
         results["spark"] = run_modes(Overload(), options.seconds, options.out)
+        budget_ms, needed_ms = results["spark"]["load"]["budget_ms"], results["spark"]["needed_ms"]
+        console.print(f"on Spark: a micro-batch's join takes {needed_ms:.0f} ms, and may take {budget_ms}")
         for mode in MODES:
             _, waiting, made, *_ = results["spark"][mode]["moments"][-1]
             console.print(f"on Spark, {mode}: {waiting:,} tuples wait at the end, {made:,} results")

@@ -39,7 +39,8 @@ class FakeRun:
 
     def history(self) -> list[dict[str, Any]]:
         slow = 1 if self.is_adaptive else 3
-        return [{"responses": {"q": [10, 10_000 * slow, 2000.0 * slow]}} for _ in range(self.second)]
+        stages = {"pack": 9.0, "join": 200.0 + self.second, "emit": 40.0}
+        return [{"stage_ms": stages, "responses": {"q": [10, 10_000 * slow, 2000.0 * slow]}}] * self.second
 
     def explain(self) -> str:
         return "plan"
@@ -77,7 +78,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Numbers:
     monkeypatch.setattr(overload_on_spark, "Engine", FakeEngine)
     numbers = result_of(EXPERIMENTS["001-overload-spark"], Setup(Clock.WALL, seed=3)).numbers
     assert spark.is_stopped
-    assert [run.is_adaptive for run in runs] == [False, True]
+    assert [run.is_adaptive for run in runs] == [False, False, True], "the first tells what the join takes"
     assert all(run.is_stopped for run in runs)
     return numbers
 
@@ -94,6 +95,7 @@ def test_all_claims_hold_where_one_falls_behind_and_the_other_does_not(measured:
     assert [len(one.lines) for one in experiment.pictures(measured)] == [2, 2]  # type: ignore[union-attr]
     assert list(experiment.seeds(Setup(seed=3))) == [3, 4, 5]
     assert measured["load"]["seed"] == 3
+    assert measured["load"]["budget_ms"] == 130, "half of 200 + 20 + 40"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ when it was published.
 
       DEFER    what waits  ./`     nothing is lost, everything is late       ADAPT    ____     probes are left out
 
+What is too much depends on the machine: a first run without a limit tells how long the join takes, and the budget is
+half of that.
+
 Owns :class:`Overload`, ``run_modes`` and the experiment. It takes minutes, and a machine that does nothing else.
 """
 
@@ -17,7 +20,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from headrace.config import Settings
@@ -43,17 +46,22 @@ from headrace.spark.session import Engine
 MODES = ("defer", "adapt")
 STARTING_S = 90
 """How long the first results are waited for: Spark's start is no part of the load."""
+TRIED_S = 20
+"""How long the run without a limit goes on, of which the later half counts: windows are full by then."""
+BUDGET_PART = 0.5
+"""Of what the join takes, what it may."""
+WITHOUT_LIMIT_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """What the pipeline is given, and what it may spend."""
+    """What the pipeline is given, and what it may spend a micro-batch."""
 
     rate: int = 1500
     keys: int = 300
     window_s: int = 4
     freshness_s: int = 8
-    budget_ms: int = 150
+    budget_ms: int = WITHOUT_LIMIT_MS
     trigger_s: float = 1.0
     shards: int = 2
     seed: int = 0
@@ -107,6 +115,7 @@ def run_mode(spark: Any, load: Overload, mode: str, seconds: int, out: Path) -> 
         if "q" in entry["responses"] and entry["responses"]["q"][0]
     ]
     told: dict[str, Any] = {"moments": moments, "responses_s": responses, "micro_batches": len(history)}
+    told["join_ms"] = [sum(entry["stage_ms"].get(stage, 0.0) for stage in ("join", "emit")) for entry in history]
     for tree in stats.trees:
         told |= {
             "left_out": tree.left_out,
@@ -130,13 +139,22 @@ def _wait_for_results(run: Any) -> None:
 
 
 def run_modes(load: Overload, seconds: int, out: Path) -> dict[str, Any]:
-    """Both clauses, one after the other, in a session of their own; what the runs leave in ``out`` is removed."""
+    """Both clauses, one after the other, in a session of their own, with a budget that is too small for the load; what
+    the runs leave in ``out`` is removed."""
     spark = local_session(out / "spark.log")
-    found: dict[str, Any] = {"load": asdict(load)}
+    found: dict[str, Any] = {}
+
+    def measured(load: Overload, mode: str, seconds: int) -> dict[str, Any]:
+        told = run_mode(spark, load, mode, seconds, out / mode)
+        shutil.rmtree(out / mode, ignore_errors=True)
+        return told
+
     try:
-        for mode in MODES:
-            found[mode] = run_mode(spark, load, mode, seconds, out / mode)
-            shutil.rmtree(out / mode, ignore_errors=True)
+        takes_ms = measured(load, "defer", TRIED_S)["join_ms"]
+        needed_ms = median(takes_ms[len(takes_ms) // 2 :])
+        load = replace(load, budget_ms=max(1, round(BUDGET_PART * needed_ms)))
+        found |= {"load": asdict(load), "needed_ms": needed_ms}
+        found |= {mode: measured(load, mode, seconds) for mode in MODES}
     finally:
         spark.stop()
     return found
@@ -166,7 +184,7 @@ def _measure(setup: Setup) -> Numbers:
         "rates": f"{load.rate:,} tuples/s",
         "states": f"windows of {load.window_s} s",
         "freshness": f"{load.freshness_s} s",
-        "budget": f"{load.budget_ms} ms a micro-batch of {load.trigger_s:g} s",
+        "budget": f"{found['load']['budget_ms']} ms a micro-batch of {load.trigger_s:g} s, of {found['needed_ms']:.0f}",
         "shards": str(load.shards),
         "lasts": f"{seconds} s",
     }
