@@ -57,7 +57,7 @@ WITHOUT_LIMIT_MS = 60_000
 class Overload:
     """What the pipeline is given, and what it may spend a micro-batch."""
 
-    rate: int = 1500
+    rate: int = 3000
     keys: int = 300
     window_s: int = 4
     freshness_s: int = 8
