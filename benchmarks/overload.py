@@ -41,10 +41,10 @@ from headrace.lab.overload import (
     LimitedRun,
     drawn_setting,
     feasible_seeds,
+    jda_m_as_printed,
     run_limited,
     saturate,
 )
-from headrace.plan.allocating import Allocation, AllocationProblem
 from headrace.plan.allocators import allocate
 
 SHAPES = ("linear", "bushy")
@@ -60,22 +60,6 @@ CHANGED_S = 30.0
 """Of stream time, for figure 11's ten minutes."""
 SELECTIVITIES = ((0.0, (0.01, 0.01, 0.05)), (0.3, (0.03, 0.03, 0.05)), (0.7, (0.03, 0.03, 0.1)))
 """Of figure 11, as printed: from which part of the run on; of the three joins, the root last."""
-
-
-def jda_m_as_printed(problem: AllocationProblem) -> Allocation:
-    """Section 3 to the letter: an equal part of mu for each join, all of it for its half-way join with more results a
-    probe (definition 2), and nothing for the other, also where the one cannot use it all. (``jda_m`` gives it the
-    rest.)"""
-    part, made = problem.mu / len(problem.tree.joins), {}
-    allowed = [0.0] * len(problem.probes)
-    for join in problem.tree.joins:
-        numbers = [problem.number_of[half] for half in join.halves]
-        best = max(numbers, key=lambda number: problem.probes[number].productivity)
-        half, facts = problem.tree.half_ways[best], problem.probes[best]
-        coming = problem.loads[half.own[0]].rate if len(half.own) == 1 else made[half.own]
-        allowed[best] = min(coming, part / facts.cost)
-        made[half.result] = allowed[best] * facts.productivity
-    return Allocation("jda_m as printed", problem, tuple(allowed))
 
 
 ALLOCATORS: dict[str, str | Allot] = {"jaqpot": "jaqpot", "jda_m": "jda_m", "jda_m as printed": jda_m_as_printed}

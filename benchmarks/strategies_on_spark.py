@@ -2,9 +2,11 @@
 
 First a run without a limit that matters tells how many probes a micro-batch's work comes to on the average; the
 others have so many over the load as their budget. A budget of time would be other work for each run, as the machine
-is faster or slower then. Every run has its own start, at which the streams' first tuples are due: the arrivals are
-the same, as far as micro-batches begin on time. Latency is from when a result's newest tuple was read to when its
-micro-batch was published; queue memory is what is carried over to the next micro-batch, on all shards together.
+is faster or slower then. Every micro-batch brings the same stretch of the streams' time, however long it takes: the
+arrivals are the same in every run. So is what is known of operators at the start: all runs go on from copies of one
+that collected statistics for some micro-batches, without a limit, and was stopped, as the paper's experiments have a
+period of collecting them. Latency is from when a result's newest tuple was read to when its micro-batch was published;
+queue memory is what is carried over to the next micro-batch, on all shards together.
 
 Each run is stored as it ends. What was stored for the same setting is not run again, so that the runs, which take
 minutes each, may be made in several goes.
@@ -29,14 +31,20 @@ from headrace.spark.session import Engine
 
 SHARDS = 2
 TRIGGER_S = 2.5
-"""A micro-batch has an interval of the setting's event time."""
+"""From one micro-batch to the next."""
+STATISTICS = 8
+"""Micro-batches of which operators are known when a strategy begins."""
 PATIENCE_S = 180
-"""How long a run may go on after the last tuple."""
+"""How long a run may go on after its last tuple is due."""
 
 Planned = Sequence[tuple[str, str, float | None]]
+Seen = dict[int, tuple[float, dict[str, Any]]]
+"""Micro-batches by their numbers: when they were seen to be over, and what was told of them."""
 
 
 FREE = "without a limit"
+WHOLE = "1 h"
+"""More than any micro-batch takes."""
 
 
 def on_spark(
@@ -49,18 +57,23 @@ def on_spark(
 ) -> Results | None:
     """All strategies; ``planned``: by name, a strategy, and its memory as a part of what path capacity needs. None:
     this go made ``at_once`` runs, and some are left."""
-    slower = replace(setting, speed=setting.speed / TRIGGER_S)
-    stored = _Stored(out / "spark-runs.json", {"load": load, "budget": "probes", **asdict(slower)})
+    longer = replace(setting, seconds=setting.seconds + STATISTICS * setting.speed, is_stepped=True)
+    stored = _Stored(out / "spark-runs.json", {"load": load, "statistics": STATISTICS, **asdict(longer)})
     ahead = [(FREE, "path", None), *planned]
     left = [one for one in ahead if one[0] not in stored.runs]
     spark = local_session(out / "spark.log") if left else None
+    begun = out / "run-begun"
     try:
+        if left:
+            _begin(Engine(spark, _settings("path", WHOLE, None)), longer, begun)
         for name, strategy, part in left[:at_once]:
             limit_bytes = None if part is None else max(1, round(part * stored.runs["path"]["peak_bytes"]))
-            budget = "1 h" if name == FREE else f"{round(stored.runs[FREE]['interval_probes'] / load)} probes"
+            budget = WHOLE if name == FREE else f"{round(stored.runs[FREE]['interval_probes'] / load)} probes"
             engine = Engine(spark, _settings(strategy, budget, limit_bytes))
             place = out / f"run-{len(stored.runs)}"  # of its own: Spark may still be writing to the last one's
-            stored.add(name, {**_run(engine, slower, place), "limit_bytes": limit_bytes})
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(begun, place)
+            stored.add(name, {**_run(engine, longer, place), "limit_bytes": limit_bytes})
             say(name, stored.runs[name])
     finally:
         for place in out.glob("run-*"):
@@ -108,29 +121,28 @@ def _settings(strategy: str, budget: str, limit_bytes: int | None) -> Settings:
     return settings
 
 
-def _run(engine: Engine, setting: Sixteen, out: Path) -> dict[str, Any]:
-    """One run, until nothing waits after the last tuple."""
+def _begin(engine: Engine, setting: Sixteen, out: Path) -> None:
+    """Until statistics have been collected."""
     shutil.rmtree(out, ignore_errors=True)
     engine.sql(setting.program())
     run = engine.start(out)
-    seen: dict[int, tuple[float, dict[str, Any]]] = {}
-    lasts_s, began_s, is_done = setting.seconds / setting.speed, time.monotonic(), False
     try:
-        while not is_done and time.monotonic() < began_s + lasts_s + PATIENCE_S:
-            run.wait(TRIGGER_S / 2)
-            before = len(seen)
-            for entry in run.history():
-                seen.setdefault(entry["batch"], (time.monotonic(), entry))
-            if seen and not before:
-                began_s = time.monotonic()  # the streams' clock begins with the first micro-batch
-            is_done = bool(seen) and time.monotonic() > began_s + lasts_s and _is_done(run, seen)
-        graph = run.stats().graph
+        _watch(run, STATISTICS, lambda seen: len(seen) >= STATISTICS)
     finally:
         run.stop()
-    if not seen:
-        raise SystemExit(
-            f"no micro-batch came to an end in {lasts_s + PATIENCE_S:.0f} s: the machine is too slow, or busy"
-        )
+
+
+def _run(engine: Engine, setting: Sixteen, out: Path) -> dict[str, Any]:
+    """One run from there on, until nothing waits after the last tuple."""
+    engine.sql(setting.program())
+    run = engine.start(out)
+    intervals = setting.intervals - STATISTICS
+    try:
+        seen = _watch(run, intervals, lambda seen: len(seen) >= intervals and _is_empty(run, seen))
+        is_done, graph = _is_empty(run, seen), run.stats().graph
+    finally:
+        run.stop()
+    began_s = min(at_s for at_s, _ in seen.values())
     moments = [_moment(max(at_s - began_s, 0.0) + TRIGGER_S, entry) for at_s, entry in seen.values()]
     work_ms = [
         max((told.get("join", 0.0) + told.get("emit", 0.0) for told in entry["shards_ms"]), default=0.0)
@@ -147,16 +159,28 @@ def _run(engine: Engine, setting: Sixteen, out: Path) -> dict[str, Any]:
         "is_done": is_done,
         "mode_changes": graph.mode_changes,
         "turns": sum(one.turns for one in graph.operators),
-        "work_ms": sum(work_ms) / setting.intervals,
-        "interval_probes": sum(entry["probes"] for _, entry in seen.values()) / setting.intervals,
+        "work_ms": sum(work_ms) / intervals,
+        "interval_probes": sum(entry["probes"] for _, entry in seen.values()) / intervals,
         "moments": moments,
     }
 
 
-def _is_done(run: Run, seen: dict[int, tuple[float, dict[str, Any]]]) -> bool:
-    last = seen[max(seen)][1] if seen else None
+def _watch(run: Run, intervals: int, is_done: Callable[[Seen], bool]) -> Seen:
+    """The micro-batches of a run until it is done, or takes far longer than so many of them should."""
+    seen: Seen = {}
+    until_s = time.monotonic() + intervals * TRIGGER_S + PATIENCE_S
+    while not is_done(seen) and time.monotonic() < until_s:
+        run.wait(TRIGGER_S / 2)
+        for entry in run.history():
+            seen.setdefault(entry["batch"], (time.monotonic(), entry))
+    if not seen:
+        raise SystemExit("no micro-batch came to an end: the machine is too slow, or busy")
+    return seen
+
+
+def _is_empty(run: Run, seen: Seen) -> bool:
     graph = run.stats().graph
-    return last is not None and not last["backlog_rows"] and (graph is None or not graph.queue_bytes)
+    return not seen[max(seen)][1]["backlog_rows"] and (graph is None or not graph.queue_bytes)
 
 
 def _moment(at_s: float, entry: dict[str, Any]) -> list[Any]:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.overload import jda_m_as_printed
 from benchmarks.overload_report import checks
-from headrace.lab.overload import SPARSE, drawn_setting, feasible_seeds
+from headrace.lab.overload import SPARSE, drawn_setting, feasible_seeds, jda_m_as_printed
 from headrace.plan.allocating import AllocationProblem, ProbeFacts, StreamLoad
 from headrace.plan.allocators import allocate
 from headrace.plan.trees import parse_tree

@@ -107,8 +107,11 @@ def test_the_most_is_where_the_paper_has_it(jaqpot: list[float], holds: bool) ->
 # --- paper 001 on a shard
 
 
-def made(arrivals: tuple[Setting, float], _: object, used: str, share: float, warm_s: float) -> LimitedRun:
-    """What a run might have come to."""
+def made(
+    arrivals: tuple[Setting, float], _: object, used: object, share: float, warm_s: float, is_enforced: bool = False
+) -> LimitedRun:
+    """What a run might have come to; only JAQPOT lets go of what is stale."""
+    assert used == "jaqpot" or not is_enforced
     moments = [(warm_s + at / 2, 10) for at in range(round(2 * (arrivals[1] - warm_s)))]
     results = round(100 * share * (1 if used == "jaqpot" else 0.5))
     return LimitedRun(results, stale=results // 2, seconds=1.0, moments=moments)

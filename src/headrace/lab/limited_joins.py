@@ -7,7 +7,7 @@ follows from how often states are refreshed (``staleness``).
 
 Figures 12 and 13 and the infeasible share count mu as the paper's Equation 3 is printed, in tuples of streams: "mu is
 fixed at 300" is a tenth of what there is by it, and next to nothing where every probe counts, as in Equation 6. What
-Figure 12 is with every probe is drawn beside it.
+Figure 12 is with every probe is drawn beside it. JDA_M is the paper's, to the letter (``jda_m_as_printed``).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from headrace.lab.experiment import (
 from headrace.lab.limited_runs import (
     CHANGES,
     FIRST,
-    LITTLE,
     MINUTES,
+    MU_13,
     PRINTED_TEXT,
     REFRESHED_TEXT,
     TEXT_11,
@@ -52,6 +52,7 @@ from headrace.lab.limited_runs import (
     of_saturation,
     over_time,
 )
+from headrace.lab.overload import Allot, allotted, jda_m_as_printed
 from headrace.lab.random_plans import by_streams, random_problem
 from headrace.lab.staleness import stale_share
 from headrace.plan.allocating import AllocationProblem, ProbeFacts, StreamLoad, problem_of
@@ -59,13 +60,11 @@ from headrace.plan.allocators import allocate
 from headrace.plan.trees import JoinTree, parse_tree
 
 SHAPES = {"linear": parse_tree("(((a b) c) d)", "abcd"), "bushy": parse_tree("((a b) (c d))", "abcd")}
-ALLOCATORS = {"JAQPOT": "jaqpot", "GrePP": "grepp", "JDA_M": "jda_m"}
+ALLOCATORS: dict[str, str | Allot] = {"JAQPOT": "jaqpot", "GrePP": "grepp", "JDA_M": jda_m_as_printed}
 COMPARED = {name: ALLOCATORS[name] for name in ("JAQPOT", "JDA_M")}
 """In the paper's Figures 11 and 12."""
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FRESHNESS = (1.5, 3.0, 5.0)
-MU_13 = 300.0
-"""Tuples of streams a second: the service rate of Figure 13, as printed."""
 SPARSE = 100.0
 """What selectivities are divided by for plans in which probes at the leaves count too."""
 BY_STREAMS = "tuples of streams"
@@ -155,7 +154,7 @@ def _figure_11(setup: Setup) -> Numbers:
         phases = {}
         for since_s, selectivities in SELECTIVITIES_11:
             problem = _problem_11(tree, selectivities, mu)
-            phases[since_s] = {name: allocate(problem, used).throughput for name, used in ALLOCATORS.items()}
+            phases[since_s] = {name: allotted(problem, used).throughput for name, used in ALLOCATORS.items()}
         runs[shape] = {name: _cumulative({at: one[name] for at, one in phases.items()}) for name in ALLOCATORS}
     ours = {
         "rates": "600 tuples/s", "states": "500 tuples, 1,000 in between", "mu": "30% of the first phase's saturation",
@@ -237,7 +236,7 @@ def _of_saturation(seed: int, runs: int, reading: str) -> dict[str, dict[str, li
         for share in SHARES:
             problems = [read(one, share) for one in plans(tree, seed, runs, 1.0, FRESHNESS[0])]
             for name, used in ALLOCATORS.items():
-                lines[name].append(fmean(allocate(one, used).of_saturation for one in problems))
+                lines[name].append(fmean(allotted(one, used).of_saturation for one in problems))
         found[shape] = lines
     return found
 
@@ -326,7 +325,7 @@ def _by_freshness(seed: int, runs: int) -> dict[str, Numbers]:
                 for name, used in ALLOCATORS.items():
                     if best.is_feasible or name != "JAQPOT":
                         chance = random.Random(f"{seed} {run} ages")
-                        stale[name].append(stale_share(allocate(problem, used), chance, 100))
+                        stale[name].append(stale_share(allotted(problem, used), chance, 100))
             for name, values in stale.items():
                 lines[name].append(fmean(values) if values else None)
             lines["spent"].append(fmean(spent) if spent else None)
@@ -344,7 +343,7 @@ def _measured_13(setup: Setup) -> Numbers:
     ours = {
         **REFRESHED_TEXT,
         "plans": f"{len(seeds)} a point",
-        "mu": f"{LITTLE:.0%} of all tuples",
+        "mu": f"{MU_13:g}",
         "mu counts": BY_STREAMS,
     }
     return {"ours": ours, "freshness": FRESHNESS, "shapes": by_freshness(ALLOCATORS, FRESHNESS, seeds)}

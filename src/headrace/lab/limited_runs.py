@@ -2,7 +2,8 @@
 
       Figure 11    selectivities change after 3 and 7 tenths of a run; probes are allocated anew as that is noticed
       Figure 12    results over those of a run in which every probe is made, by the share of all tuples that may probe
-      Figure 13    stale results where nothing but the allocation keeps them away, with few probes
+      Figure 13    stale results with few probes: JAQPOT as the engine runs it, which lets go of what is too old; of
+                   the others nothing but the allocation keeps them away
 
 ``overload`` has the settings and the runs. Figure 11 has the paper's selectivities. So that all results can be made
 and counted, Figures 12 and 13 have smaller rates, windows and selectivities of the paper's Figure 10 (``PRINTED``,
@@ -13,15 +14,17 @@ Cost: some seconds for each run, of which there is one for each plan, allocator 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import fmean
+from typing import TypeAlias
 
 from headrace.lab.experiment import Numbers
 from headrace.lab.overload import (
     NAMES,
     SHAPES,
+    Allot,
     Arrivals,
     Family,
     LimitedRun,
@@ -30,8 +33,11 @@ from headrace.lab.overload import (
     run_limited,
     saturate,
 )
+from headrace.plan.allocators import DEFAULT_ALLOCATOR
 from headrace.plan.trees import parse_tree
 
+Allocators: TypeAlias = Mapping[str, str | Allot]
+"""By what a report calls them."""
 PRINTED = Family((300.0, 600.0), (200, 400), (200, 400), (0.015, 0.035), 0.1, 4.0, 1.5)
 """Of the paper's Figure 10, what a probe finds some results by, as nearly all of its plans do: the last half-way join
 then has most of the work, and JDA_M's equal parts waste theirs."""
@@ -43,8 +49,8 @@ MINUTES = 10
 REFRESHED = Family((300.0, 600.0), (500, 1000), (200, 400), (0.01, 0.02), 0.1, 16.0, 6.0)
 """Of the paper's Figure 10, what takes about as large a part of mu to be kept fresh as its whole ranges do, by the
 formulas. So long that tuples become older than five windows."""
-LITTLE = 0.1
-"""Of all tuples: the service rate of Figure 13, where 300 of some 3,000 a second are printed."""
+MU_13 = 300.0
+"""Tuples of streams a second: the service rate of Figure 13, as printed."""
 RELAXED = 5.0
 """Freshness of Figure 12, in windows: there only results count."""
 
@@ -63,7 +69,7 @@ PRINTED_TEXT, REFRESHED_TEXT = _text(PRINTED), _text(REFRESHED)
 TEXT_11 = {"rates": f"{RATE_11:g} tuples/s", "states": f"{SIZE_11} tuples, {BETWEEN_11} in between"}
 
 
-def over_time(allocators: dict[str, str], seconds: float, seed: int) -> dict[str, dict[str, list[int]]]:
+def over_time(allocators: Allocators, seconds: float, seed: int) -> dict[str, dict[str, list[int]]]:
     """By shape and allocator: results so far after each tenth of a run whose selectivities change twice."""
     found: dict[str, dict[str, list[int]]] = {}
     for shape in SHAPES:
@@ -90,7 +96,7 @@ def _so_far(run: LimitedRun, seconds: float) -> list[int]:
 
 
 def of_saturation(
-    allocators: dict[str, str], shares: Sequence[float], seeds: Sequence[int]
+    allocators: Allocators, shares: Sequence[float], seeds: Sequence[int]
 ) -> dict[str, dict[str, list[float]]]:
     """By shape and allocator: results over saturation's for each share of all tuples, the mean over plans."""
     return {shape: _by_share(PRINTED, shape, allocators, shares, seeds) for shape in SHAPES}
@@ -101,7 +107,7 @@ def _by_streams(family: Family, shape: str, seed: int, freshness: float) -> Sett
 
 
 def _by_share(
-    family: Family, shape: str, allocators: dict[str, str], shares: Sequence[float], seeds: Sequence[int]
+    family: Family, shape: str, allocators: Allocators, shares: Sequence[float], seeds: Sequence[int]
 ) -> dict[str, list[float]]:
     made: dict[tuple[str, float], list[float]] = {one: [] for one in product(allocators, shares)}
     for seed in seeds:
@@ -113,13 +119,13 @@ def _by_share(
     return {name: [fmean(made[name, share]) for share in shares] for name in allocators}
 
 
-def by_freshness(allocators: dict[str, str], freshness: Sequence[float], seeds: Sequence[int]) -> dict[str, Numbers]:
+def by_freshness(allocators: Allocators, freshness: Sequence[float], seeds: Sequence[int]) -> dict[str, Numbers]:
     """By shape: the share of stale results of each allocator, what JAQPOT spends for freshness and the share of plans
     that cannot be kept fresh. JAQPOT's are of the others, and None where there are none."""
     return {shape: _stale(shape, allocators, freshness, seeds) for shape in SHAPES}
 
 
-def _stale(shape: str, allocators: dict[str, str], freshness: Sequence[float], seeds: Sequence[int]) -> Numbers:
+def _stale(shape: str, allocators: Allocators, freshness: Sequence[float], seeds: Sequence[int]) -> Numbers:
     plans = [_with_little(shape, allocators, freshness, seed) for seed in seeds]
     lines: Numbers = {**{name: [] for name in allocators}, "spent": [], "infeasible": []}
     for place in range(len(freshness)):
@@ -134,14 +140,18 @@ def _stale(shape: str, allocators: dict[str, str], freshness: Sequence[float], s
 
 
 def _with_little(
-    shape: str, allocators: dict[str, str], freshness: Sequence[float], seed: int
+    shape: str, allocators: Allocators, freshness: Sequence[float], seed: int
 ) -> list[dict[str, LimitedRun]]:
     """One plan's runs for each freshness, by allocator; what everything takes does not depend on freshness."""
     found, whole = [], None
     for times in freshness:
         arrivals = Arrivals(_by_streams(REFRESHED, shape, seed, times), REFRESHED.seconds)
         whole = whole or saturate(arrivals, REFRESHED.warm_s)
-        runs = {name: run_limited(arrivals, whole, used, LITTLE, REFRESHED.warm_s) for name, used in allocators.items()}
+        mu_share = MU_13 / whole.probes_per_s
+        runs = {
+            name: run_limited(arrivals, whole, used, mu_share, REFRESHED.warm_s, is_enforced=used == DEFAULT_ALLOCATOR)
+            for name, used in allocators.items()
+        }
         found.append(runs)
     return found
 

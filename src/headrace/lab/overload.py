@@ -314,6 +314,28 @@ class _Sums:
 Allot: TypeAlias = Callable[[AllocationProblem], Allocation]
 
 
+def allotted(problem: AllocationProblem, allocator: str | Allot) -> Allocation:
+    """By an allocator's name, or as a function does it."""
+    return allocate(problem, allocator) if isinstance(allocator, str) else allocator(problem)
+
+
+def jda_m_as_printed(problem: AllocationProblem) -> Allocation:
+    """Section 3 to the letter: an equal part of mu for each join, "all" of it for its half-way join with more results a
+    probe (definition 2), and nothing for the other, also where the one cannot use it all. (The engine's ``jda_m`` gives
+    it the rest.)"""
+    part = problem.mu / len(problem.tree.joins)
+    made: dict[Sides, float] = {}
+    allowed = [0.0] * len(problem.probes)
+    for join in problem.tree.joins:
+        numbers = [problem.number_of[half] for half in join.halves]
+        best = max(numbers, key=lambda number: problem.probes[number].productivity)
+        half, facts = problem.tree.half_ways[best], problem.probes[best]
+        coming = problem.loads[half.own[0]].rate if len(half.own) == 1 else made[half.own]
+        allowed[best] = min(coming, part / facts.cost)
+        made[half.result] = allowed[best] * facts.productivity
+    return Allocation("jda_m as printed", problem, tuple(allowed))
+
+
 def _first(tree: JoinTree, side: int) -> int:
     return tree.half_ways.index(tree.path(side)[0])
 
@@ -332,15 +354,12 @@ def run_limited(
     ``warm_s``, half of which states are filled in. Rates and productivities are measured step by step, and probes
     allocated anew where they move by more than ``threshold``."""
     gc.collect()
-
-    def allot(problem: AllocationProblem) -> Allocation:
-        return allocate(problem, allocator) if isinstance(allocator, str) else allocator(problem)
-
     runner, sums = _Runner(arrivals, is_enforced), _Sums(arrivals.setting)
     mu, step_s = mu_share * saturation.probes_per_s, arrivals.setting.step_s
     loads = zip(saturation.problem.loads, arrivals.setting.tree.sides, strict=True)
     fresh = [replace(load, freshness_s=arrivals.setting.fresh_rows(side) / load.rate) for load, side in loads]
-    allocation, run = allot(replace(saturation.problem, mu=mu, loads=tuple(fresh))), LimitedRun()
+    problem = replace(saturation.problem, mu=mu, loads=tuple(fresh))
+    allocation, run = allotted(problem, allocator), LimitedRun()
     fill, first = round(warm_s / step_s / 2), round(warm_s / step_s)
     for number in range(len(arrivals.steps)):
         allowed = None if number < fill else [one * step_s for one in allocation.allowances]
@@ -351,7 +370,7 @@ def run_limited(
         problem = sums.problem(mu, allocation.problem)
         if reason_to_reallocate(allocation.problem, problem, NAMES, threshold) is not None:
             began_s = time.perf_counter()
-            allocation = allot(problem)
+            allocation = allotted(problem, allocator)
             run.allocations, run.allocation_s = run.allocations + 1, run.allocation_s + time.perf_counter() - began_s
         if number >= first:
             _count(run, found, stale, tallies, step_s)

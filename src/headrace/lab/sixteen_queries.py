@@ -4,10 +4,13 @@ Not all of these take turns: a join has all its streams' windows in one operator
 select-project and an aggregate in a shard, and 16 queries are at most 48. The selections and projections below them run
 where rows are packed, as far as rows are read, without queues (:class:`Counted` says how many are where).
 
-Two queries read one stream, fourteen join two to five; nine have aggregates. What Chain and path capacity go by
-differs from one to the next: joins on one key are quick and read narrow tuples, joins on several keys are slow and read
-wide ones. So who serves most tuples lets large ones wait, and who frees most memory lets many wait. A tuple finds
-about as many results on each path, as the paper's proof for path capacity takes for granted.
+One query reads one stream, fifteen join two to five; eleven have aggregates. What strategies go by differs from one to
+the next: joins on one key are quick and read narrow tuples, joins on several keys are slow and read wide ones. So who
+serves most tuples lets large ones wait, and who frees most memory lets many wait. A tuple finds about as many results
+on each path, as the paper's proof for path capacity takes for granted. Three paths are what the paper has in mind where
+it tells strategies apart (section 3.3): a quick join of two streams that leaves little of wide tuples, a filter that
+takes some more off, and an aggregate that is slow. Each frees less in a unit of time than the one before, so that a
+whole path is slow, Chain and segment cut it twice, and simplified segment once.
 
 With ``variants`` each query is there several times, each time with another condition over two streams. No selection
 before the join can take it, so that each variant has its own select-project and aggregate, and from three streams on
@@ -42,47 +45,55 @@ def _below(column: str, **shares: int) -> str:
     return " AND ".join(f"{stream}.{column} < {share}" for stream, share in shares.items())
 
 
+def _slow_end(one: str, other: str, key: str, column: str, window_ms: int) -> str:
+    """Ever less memory is freed on the way up: a quick join, a filter that few fail, many aggregates of wide rows."""
+    return (
+        f"SELECT {one}.g, MAX({_sum(one)}) AS most, MIN({_sum(other)}) AS least, MAX({_sum(one, 'knmp')}) AS high, "
+        f"MIN({_sum(other, 'knmp')}) AS low, COUNT(DISTINCT {one}.tag) AS tags, COUNT(DISTINCT {other}.tag) AS others "
+        f"FROM {one}, {other} WHERE {one}.{key} = {other}.{key} AND {_below(column, **{one: 90, other: 90})} AND "
+        f"{one}.v * {other}.v > 400 GROUP BY {one}.g WINDOW {window_ms} ms"
+    )
+
+
 QUERIES = {
     # one stream
     "q01": "SELECT k, v * 1.8 + 32 AS f FROM a WHERE v < 5",
-    "q02": "SELECT g, COUNT(*) AS c, AVG(w) AS w FROM b WHERE v < 30 GROUP BY g WINDOW 40 ms",
-    # two: narrow, and wide
+    # two: with a slow end, narrow, and wide
+    "q02": _slow_end("b", "e", "m", "w", 4),
     "q03": f"SELECT a.k, a.v + b.v AS s FROM a, b WHERE a.k = b.k AND {_below('w', a=50, b=50)} AND a.v < b.v "
     "WINDOW 12 ms",
     "q04": f"SELECT c.*, d.v AS dv, d.w AS dw, d.x AS dx, d.y AS dy, d.z AS dz FROM c, d WHERE c.n = d.n AND "
     f"{_below('w', c=90, d=90)} AND c.v * d.v > 2500 AND c.tag || d.tag LIKE '%7%' WINDOW 4 ms",
-    # four, on one key and on two; five on two
+    # four on one key; five on several: narrow, and wide
     "q05": f"SELECT a.m, COUNT(*) AS c FROM a, b, d, e WHERE a.m = b.m AND b.m = d.m AND d.m = e.m AND "
     f"{_below('v', a=50, b=50, d=45, e=40)} GROUP BY a.m WINDOW 22 ms",
-    "q06": f"SELECT {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, b.tag || c.tag || e.tag AS tags FROM b, c, "
-    f"d, e WHERE b.k = c.k AND c.n = d.n AND d.n = e.n AND {_below('x', b=90, c=90, d=90, e=90)} WINDOW 9 ms",
+    "q06": f"SELECT {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, a.tag || e.tag AS tags FROM a, b, c, d, e "
+    f"WHERE a.p = b.p AND b.k = c.k AND c.n = d.n AND d.n = e.n AND {_below('z', a=90, b=90, c=90, d=90, e=90)} "
+    "WINDOW 8 ms",
     "q07": f"SELECT a.g, SUM({_sum('a')}) AS a, SUM({_sum('b')}) AS b, SUM({_sum('c')}) AS c, SUM({_sum('d')}) AS d, "
     f"SUM({_sum('e')}) AS e FROM a, b, c, d, e WHERE a.p = b.p AND b.p = c.p AND c.n = d.n AND d.n = e.n AND "
     f"{_below('y', a=90, b=90, c=90, d=90, e=90)} GROUP BY a.g WINDOW 12 ms",
-    "q08": f"SELECT b.v, e.v AS ev FROM b, c, d, e WHERE b.k = c.k AND c.k = d.k AND d.k = e.k AND "
-    f"{_below('z', b=50, c=50, d=50, e=50)} WINDOW 22 ms",
+    "q08": f"SELECT b.g, SUM(e.v) AS v FROM a, b, c, d, e WHERE a.n = b.n AND b.k = c.k AND c.k = d.k AND d.k = e.k "
+    f"AND {_below('z', a=50, b=50, c=50, d=50, e=50)} GROUP BY b.g WINDOW 24 ms",
     # five streams, one key: quick
     "q09": f"SELECT a.g, COUNT(*) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('k')} AND "
     f"{_below('v', a=50, b=50, c=50, d=50, e=50)} GROUP BY a.g WINDOW 24 ms",
     "q10": f"SELECT a.g, b.g AS bg, MAX(c.v) AS top FROM a, b, c, d, e WHERE {_ONE_KEY.format('n')} AND "
     f"{_below('w', a=50, b=50, c=50, d=50, e=50)} GROUP BY a.g, b.g HAVING COUNT(*) > 1 WINDOW 24 ms",
-    "q11": f"SELECT a.k, b.g FROM a, b, c, d, e WHERE {_ONE_KEY.format('m')} AND "
-    f"{_below('x', a=50, b=50, c=50, d=50, e=50)} WINDOW 24 ms",
+    "q11": f"SELECT b.g, COUNT(*) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('m')} AND "
+    f"{_below('x', a=50, b=50, c=50, d=50, e=50)} GROUP BY b.g WINDOW 24 ms",
     "q12": f"SELECT e.g, COUNT(DISTINCT a.k) AS c FROM a, b, c, d, e WHERE {_ONE_KEY.format('p')} AND "
     f"{_below('y', a=50, b=50, c=50, d=50, e=50)} GROUP BY e.g WINDOW 24 ms",
     # five streams, several keys: slow, and wide
-    "q13": f"SELECT a.g, COUNT(*) AS c, SUM({_sum('e')}) AS e, SUM({_sum('b')}) AS b, SUM({_sum('c')}) AS c5, "
-    f"SUM({_sum('d')}) AS d FROM a, b, c, d, e WHERE a.k = b.k AND b.n = c.n AND c.m = d.m AND d.p = e.p AND "
-    f"{_below('z', a=90, b=90, c=90, d=90, e=90)} GROUP BY a.g WINDOW 12 ms",
-    "q14": f"SELECT {_sum('a')} AS a, {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, {_sum('e')} AS e, "
+    "q13": f"SELECT {_sum('a')} AS a, {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, {_sum('e')} AS e, "
     "a.tag || e.tag AS tags FROM a, b, c, d, e WHERE a.n = b.n AND b.n = c.n AND c.k = d.k AND d.k = e.k AND "
-    f"{_below('v', a=90, b=90, c=90, d=90, e=90)} WINDOW 12 ms",
-    "q15": f"SELECT c.g, MAX({_sum('a')}) AS a, MAX({_sum('b')}) AS b, MAX({_sum('d')}) AS d, MAX({_sum('e')}) AS e, "
-    "COUNT(DISTINCT c.tag) AS tags FROM a, b, c, d, e WHERE a.m = b.m AND b.m = c.m AND c.p = d.p AND d.p = e.p AND "
-    f"{_below('w', a=90, b=90, c=90, d=90, e=90)} GROUP BY c.g WINDOW 12 ms",
-    "q16": f"SELECT d.g, AVG({_sum('e')}) AS e, AVG({_sum('b')}) AS b, COUNT(*) FILTER (WHERE a.tag LIKE '%7%') AS c "
+    f"{_below('v', a=90, b=90, c=90, d=90, e=90)} WINDOW 8 ms",
+    "q14": f"SELECT d.g, AVG({_sum('e')}) AS e, AVG({_sum('b')}) AS b, COUNT(*) FILTER (WHERE a.tag LIKE '%7%') AS c "
     "FROM a, b, c, d, e WHERE a.p = b.p AND b.k = c.k AND c.k = d.k AND d.m = e.m AND "
     f"{_below('x', a=90, b=90, c=90, d=90, e=90)} GROUP BY d.g WINDOW 12 ms",
+    # two, with a slow end
+    "q15": _slow_end("c", "d", "p", "z", 4),
+    "q16": _slow_end("a", "e", "n", "y", 5),
 }
 
 
@@ -120,13 +131,15 @@ def counted(plan: SharedPlan) -> Counted:
 @dataclass(frozen=True, slots=True)
 class Sixteen:
     """The setting: ``scale`` of the rates (keys and matches grow with it alike), how long it lasts in event time, the
-    event time of a second of the clock; of each query so many ``variants``."""
+    event time of a second of the clock; of each query so many ``variants``. ``is_stepped``: on Spark each micro-batch
+    brings what a second of the clock would, however long it takes."""
 
     seconds: float = 2.4
     scale: float = 1.0
     seed: int = 7
     speed: float = 0.02
     variants: int = 1
+    is_stepped: bool = False
 
     @property
     def interval_us(self) -> int:
@@ -143,11 +156,11 @@ class Sixteen:
 
     def _streams(self) -> list[str]:
         keys = round(1000 * self.scale)
+        pace = f"speed = '0', step = '{self.interval_us} us'" if self.is_stepped else f"speed = '{self.speed:g}'"
         return [
             f"CREATE STREAM {name} ({COLUMNS}, ts TIMESTAMP) WITH (connector = 'generator', arrival = 'self_similar', "
             f"flows = '64', on_shape = '1.4', off_shape = '1.2', rate = '{rate * self.scale:g}', keys = '{keys}', "
-            f"duration = '{round(self.seconds * 1000)} ms', speed = '{self.speed:g}', seed = '{self.seed + number}', "
-            "time = 'ts');\n"
+            f"duration = '{round(self.seconds * 1000)} ms', {pace}, seed = '{self.seed + number}', time = 'ts');\n"
             for number, (name, rate) in enumerate(zip(STREAMS, RATES, strict=True))
         ]
 
