@@ -75,8 +75,8 @@ _WHOLE_ROWS = (
 )
 _NOTHING_FOR_THE_OTHER = (
     "JDA_M to the letter gives nothing to a join's less productive half-way join, so that some plans use hardly any of "
-    "mu, at any service rate: JAQPOT's lead is the larger the smaller mu is, and how large depends on which plans there "
-    "are, which the paper does not tell."
+    "mu, at any service rate: JAQPOT's lead is the larger the smaller mu is, and how large it is depends on the plans, "
+    "which the paper does not tell."
 )
 _EQUAL_PARTS = (
     "JDA_M gives each join an equal part, which refreshes every state with the paper's parameters; how its states "
