@@ -248,9 +248,11 @@ def _one(draw: st.DrawFn, catalog: Catalog, sources: int | None) -> Query:
 @st.composite
 def grouped_variants(draw: st.DrawFn, query: Query) -> Query:
     """The same query with other windows, another grouping, other aggregates (perhaps over another window too), or other
-    outputs and HAVING; or with another filter too."""
+    outputs and HAVING; or with another filter too, or the same ones in another order."""
     assert query.grouping is not None
-    change = draw(st.sampled_from(("windows", "windows", "grouping", "aggregates", "outputs", "filter")))
+    change = draw(st.sampled_from(("windows", "windows", "grouping", "aggregates", "outputs", "filter", "order")))
+    if change == "order":
+        return replace(query, conditions=tuple(draw(st.permutations(query.conditions))))
     if change == "windows":
         return replace(query, windows=draw(times(len(query.sources))))
     if change == "filter":

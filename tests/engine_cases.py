@@ -278,11 +278,13 @@ def query_lists(
 
 @st.composite
 def variants(draw: st.DrawFn, query: Query, kinds: Kinds | str = Kinds.PLAIN) -> Query:
-    """The same query with another window, and perhaps other filters or another select list."""
+    """The same query with another window, and perhaps other filters, in another order, or another select list."""
     sources = len(query.sources)
     if sources == 2:
         query = replace(query, windows=draw(_windows(2, Kinds(kinds))))
-    change = draw(st.sampled_from(("nothing", "more filters", "fewer filters", "other outputs")))
+    change = draw(st.sampled_from(("nothing", "more filters", "fewer filters", "other order", "other outputs")))
+    if change == "other order":
+        return replace(query, conditions=tuple(draw(st.permutations(query.conditions))))
     if change == "more filters":
         return replace(query, conditions=(*query.conditions, draw(_filters(sources))))
     if change == "fewer filters":

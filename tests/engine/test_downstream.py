@@ -113,6 +113,33 @@ PAIRS = "a.ts AS ta, b.ts AS tb, a.id AS ia, b.id AS ib"
 LOW, HIGH = f"low: {PAIRS} | AND a.n < 2 WINDOW 5 SECONDS", f"high: {PAIRS} | AND a.k <> 7 WINDOW 5 SECONDS"
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (
+            "p: a.id | AND a.n < b.id AND a.id <= b.id + 3 WINDOW 5 SECONDS",
+            "r: a.id | AND a.id <= b.id + 3 AND a.n < b.id WINDOW 5 SECONDS",
+        ),
+        (
+            "p: a.id | AND a.n < b.id WINDOW 5 SECONDS INTO (connector = 'count')",
+            "r: b.id, a.n | AND a.n < b.id WINDOW 5 SECONDS INTO (connector = 'count')",
+        ),
+    ],
+    ids=["other order of conditions", "other select list, counted"],
+)
+def test_queries_that_ask_the_same_in_other_words_get_all_they_ask_for(texts: tuple[str, ...], shards: int) -> None:
+    case = Case(CATALOG, CASE.arrivals, queries_of(*texts))
+    host = cases.run(case, way_of("path", shards, restoring=False))
+    for one in case.queries:
+        expected = reference.answer(one, CATALOG, case.arrivals)
+        assert expected
+        if "count" in texts[0]:
+            assert host.counts[one.name] == len(expected)
+        else:
+            assert outcomes.same_rows(outcomes.got(host, one), expected)
+
+
 def changed(case: Case, way: Way, later: tuple[Query, ...]) -> LocalHost:
     """The case with other queries from the sixth micro-batch on, when something waits."""
     host = cases.host_for(case, way)

@@ -230,6 +230,24 @@ def test_queries_that_differ_only_in_their_window_are_one_class() -> None:
     assert [cls.delivery for cls in group.classes[-2:]] == [Delivery.ROWS, Delivery.COUNT]
 
 
+@pytest.mark.parametrize("shown", ["a.ts", "a.n, COUNT(*) AS c"])
+def test_queries_that_differ_only_in_the_order_of_their_conditions_are_one_class(shown: str) -> None:
+    grouped = " GROUP BY a.n" if "COUNT" in shown else ""
+    one, other = (
+        f"SELECT {shown} FROM t a, h b WHERE a.k = b.k AND {conditions}{grouped} WINDOW 5 SECONDS"
+        for conditions in ("a.x < b.x AND a.n <= b.n", "a.n <= b.n AND a.x < b.x")
+    )
+    assert members(only_group(one, other)) == [["q1", "q2"]]
+
+
+def test_of_queries_that_are_only_counted_nobody_reads_the_select_list() -> None:
+    counted = " INTO (connector = 'count')"
+    first, second = (joined("a.k = b.k", columns=columns) for columns in ("a.ts, a.x", "b.n"))
+    group = only_group(first + counted, second + counted, second)
+    assert members(group) == [["q1", "q2"], ["q3"]]
+    assert [one.schema.names for one in group.inputs] == [("ts",), ("n", "ts")]
+
+
 def test_every_query_is_in_one_class_and_has_its_sink() -> None:
     plan = plan_of(joined("a.k = b.k"), "SELECT ts FROM t", joined("a.s = b.s") + " INTO (connector = 'count')")
     found = [name for group in plan.groups for names in members(group) for name in names]

@@ -141,6 +141,11 @@ class Group:
     tree: JoinTree | None = None
     """The tree of a group that leaves nothing out and runs by one all the same (``SET plan``)."""
 
+    def __post_init__(self) -> None:
+        folded = [one.folding.identity for one in self.classes if one.folding is not None]
+        if len(set(folded)) != len(folded):  # their sums would be kept in one place
+            raise PlanError(f"queries over {self.signature} fold alike and are not one class")
+
     @property
     def windows(self) -> tuple[Sizes, ...]:
         """From the smallest to the largest: one that holds another comes after it."""
@@ -270,16 +275,18 @@ def _classes(
     below = {on_side(one, side) for side, conditions in enumerate(pushed) for one in conditions} | set(joined)
     below |= {_flipped(one) for one in joined}
     found: dict[_ClassKey, list[Canonical]] = {}
+    filters: dict[_ClassKey, tuple[Expression, ...]] = {}
     same: dict[Hashable, Any] = {}  # what is equal is one object: a plan is sent to every task, and is as small so
     for member in members:
-        filters = tuple(same.setdefault(one, one) for one in member.conditions if one not in below)
-        outputs = same.setdefault(member.outputs, member.outputs)
-        key = (filters, outputs, *_kept_apart(member))
+        kept = tuple(same.setdefault(one, one) for one in member.conditions if one not in below)
+        outputs = () if _is_only_counted(member) else same.setdefault(member.outputs, member.outputs)
+        key = (frozenset(kept), outputs, *_kept_apart(member))
+        filters.setdefault(key, kept)  # in the first member's order, which does not matter
         found.setdefault(key, []).append(member)
     return tuple(
         OutputClass(
             below_join,
-            filters,
+            filters[key],
             outputs,
             delivery,
             tuple(
@@ -289,15 +296,20 @@ def _classes(
             None if folded is None else _folding(some),
             is_early=is_early,
         )
-        for (filters, outputs, delivery, ties, folded, is_early), some in found.items()
+        for key, some in found.items()
+        for _, outputs, delivery, ties, folded, is_early in [key]
     )
 
 
 _Folded: TypeAlias = tuple[tuple[Aggregate, ...], tuple[int, ...]]
 _KeptApart: TypeAlias = tuple[Delivery, tuple[int, ...], _Folded | None, bool]
-_ClassKey: TypeAlias = tuple[
-    tuple[Expression, ...], tuple[Output, ...], Delivery, tuple[int, ...], _Folded | None, bool
-]
+_ClassKey: TypeAlias = tuple[frozenset[Expression], tuple[Output, ...], Delivery, tuple[int, ...], _Folded | None, bool]
+
+
+def _is_only_counted(member: Canonical) -> bool:
+    """Whether nobody reads what a result is made of."""
+    is_counted = delivery_of(member.query.into) is Delivery.COUNT
+    return is_counted and member.grouping is None and not member.query.emits_early
 
 
 def _kept_apart(member: Canonical) -> _KeptApart:
