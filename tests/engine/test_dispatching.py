@@ -82,6 +82,18 @@ def test_beyond_its_memory_a_step_goes_on_past_the_budget() -> None:
     assert waiting[None] > 20_000 >= waiting[20_000]
 
 
+@pytest.mark.parametrize("strategy", ["fifo", "path", "chain", "threshold"])
+def test_sources_wait_only_where_a_step_goes_on_past_the_budget(strategy: str) -> None:
+    plan = plan_of(BY_K + BY_N)
+    for limit_bytes, waits in ((None, False), (10**9, False), (2_000, True)):
+        shard, over = Shard(plan, ShardOptions(scheduling=Scheduling(strategy, "static", limit_bytes))), 0
+        for number in range(1, 5):
+            budget = ProbeBudget(50)
+            list(shard.step(events(plan, number), budget, Pace()))
+            over += budget.over_limit
+        assert (over > 0) == waits, limit_bytes
+
+
 @pytest.mark.parametrize("fairness", ["oldest", "aging"])
 def test_nobody_starves_in_a_step_of_one_turn(fairness: str) -> None:
     """A join with a hundredth of the priority is served all the same while more comes than can be done."""
