@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -71,22 +72,36 @@ def test_every_policy_has_a_name_to_show() -> None:
         assert policy.upper() in POLICY_NAMES[policy]
 
 
-def test_of_many_operators_the_shared_ones_are_shown_and_how_many_there_are() -> None:
-    """Classes of their own are listed to a point, and a thousand of them run in one operator with their join."""
-    for count, operators in ((40, 43), (1000, 3)):
-        queries = "".join(
-            f"CREATE QUERY q{number} AS SELECT a.value FROM temperature a, humidity b "
-            f"WHERE a.location_id = b.location_id AND a.value > b.value + {number} WINDOW 1 MINUTE;"
-            for number in range(count)
-        )
-        plan = share(CATALOG, read_script(queries, CATALOG).queries)
-        _, graph = explain(plan, FOUR_SHARDS).split("operator graph: ")
-        assert f"operators: {operators} over 2 streams, 3 shared" in graph
-        assert len(graph.splitlines()) < 80
-        listed = set(re.findall(r"^  (\d+) +[a-z]", graph, re.MULTILINE))
-        ways = re.findall(r"^  (\d+(?: > \d+)*)  \S+ tuples/s", graph, re.MULTILINE)
-        assert ways
-        assert {number for way in ways for number in way.split(" > ")} <= listed
+def many_queries(count: int, keys: Sequence[str] = ("location_id",)) -> SharedPlan:
+    """So many queries with filters of their own over each of the joins by these keys."""
+    queries = "".join(
+        f"CREATE QUERY {key}{number} AS SELECT a.value FROM temperature a, humidity b "
+        f"WHERE a.{key} = b.{key} AND a.value > b.value + {number} WINDOW 1 MINUTE;"
+        for key in keys
+        for number in range(count)
+    )
+    return share(CATALOG, read_script(queries, CATALOG).queries)
+
+
+@pytest.mark.parametrize(
+    ("count", "keys", "operators", "hidden"),
+    [
+        (40, ("location_id",), 43, 0),
+        (60, ("location_id", "value", "ts"), 185, 52),
+        (1000, ("location_id",), 3, 0),
+    ],
+)
+def test_a_hundred_operators_are_shown_and_of_more_the_shared_ones_and_how_many_there_are(
+    count: int, keys: tuple[str, ...], operators: int, hidden: int
+) -> None:
+    """A thousand classes run in one operator with their join."""
+    _, graph = explain(many_queries(count, keys), FOUR_SHARDS).split("operator graph: ")
+    assert f"operators: {operators} over 2 streams, {2 + len(keys)} shared" in graph
+    assert re.findall(r"and (\d+) more", graph) == ([str(hidden)] * 3 if hidden else [])
+    listed = set(re.findall(r"^  (\d+) +[a-z]", graph, re.MULTILINE))
+    ways = re.findall(r"^  (\d+(?: > \d+)*)  \S+ tuples/s", graph, re.MULTILINE)
+    assert ways
+    assert {number for way in ways for number in way.split(" > ")} <= listed
 
 
 def test_before_the_first_tuple_capacities_are_guessed_and_later_measured() -> None:
