@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,16 +13,19 @@ import pytest
 from headrace.config import Settings
 from headrace.engine.policy import POLICIES
 from headrace.engine.strategies import STRATEGIES, StrategyMemory, StrategyOptions, Waiting
-from headrace.plan.capacities import OperatorFacts
+from headrace.plan.capacities import OperatorFacts, release_capacities
 from headrace.plan.deferring import deferred_group
 from headrace.plan.explain import POLICY_NAMES, explain
+from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.opgraph import OperatorKind
+from headrace.plan.path_segments import segments_of, simplified_segments
 from headrace.plan.shard_graph import running_graph, scheduled_graph, shard_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import Script, read_script
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "explain"
 CATALOG = read_script((GOLDEN / "streams.sql").read_text()).catalog
+SVG = "{http://www.w3.org/2000/svg}"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.sql") if path.stem != "streams")
 
 
@@ -141,6 +145,28 @@ def test_paths_and_segments_are_those_that_a_strategy_chooses_among(strategy: st
     listed = re.match(r"[^\n]*\n((?:  [^\n]*\n)*)", told)
     assert listed is not None
     assert {line.split("  ")[1] for line in listed.group(1).splitlines()} == chosen
+
+
+def test_the_drawing_has_the_segments_that_explain_tells_of() -> None:
+    plan = plan_of("aggregates")
+    running, scheduled = running_graph(plan), scheduled_graph(plan)
+    facts = {
+        one.name: OperatorFacts(4.5e-6 if one.kind is OperatorKind.JOIN else 1e-6, 1.0, 64, 48)
+        for one in running.operators
+    }
+    root = ET.fromstring(draw_graph(running, facts, scheduled))
+    colours = {
+        (one.findtext(f"{SVG}title") or "").split("\n")[0].split("  x")[0]: one.get("fill")
+        for one in root.iter(f"{SVG}rect")
+    }
+    segments = segments_of(scheduled, release_capacities(scheduled, facts), simplified_segments)
+    expected: dict[str, int] = {}
+    for number, segment in enumerate(segments):
+        for name in segment:
+            expected.setdefault(name, number)
+    assert len(segments) > 1
+    assert {name for name in running.names if colours[name] == "white"} == set(running.names) - set(scheduled.names)
+    assert len(set(expected.values())) == len({(number, colours[name]) for name, number in expected.items()})
 
 
 def test_only_the_groups_of_the_named_queries_are_shown() -> None:

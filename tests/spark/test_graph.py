@@ -94,6 +94,7 @@ def test_answers_are_the_same_whoever_is_next(
     assert stats.throttled_batches == 0, "queue_memory and backlog_limit are far away"
     assert f"operator graph: {strategy}" in text
     assert "selectivity" in text
+    assert "selectivity" in run.draw()
 
 
 def test_beyond_the_queue_memory_sources_wait(spark: SparkSession, tmp_path: Path) -> None:
