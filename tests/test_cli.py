@@ -326,7 +326,9 @@ def test_explain_draws_aggregates_too(headrace: Command, tmp_path: Path) -> None
     file.write_text((golden / "streams.sql").read_text() + (golden / "aggregates.sql").read_text())
     code, _ = headrace("explain", file, "--graph", tmp_path / "graph.svg")
     assert code == 0
-    assert ">aggregate " in (tmp_path / "graph.svg").read_text()
+    drawn = (tmp_path / "graph.svg").read_text()
+    assert ">aggregate " in drawn
+    assert all('fill="white"' in line for line in drawn.splitlines() if "<title>project " in line), "takes no turns"
 
 
 @pytest.mark.parametrize(("name", "told"), [("graph.png", "ends in .svg"), ("no/where.svg", "cannot write")])

@@ -25,7 +25,7 @@ from headrace.plan.explain import explain as explain_plan
 from headrace.plan.explain_joins import side_names
 from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.joinplans import check_method, plan_joins
-from headrace.plan.shard_graph import running_graph
+from headrace.plan.shard_graph import running_graph, scheduled_graph
 from headrace.plan.sharing import SharedPlan
 from headrace.plan.sinks import with_shared_sink
 from headrace.plan.tree_drawing import draw_tree
@@ -244,7 +244,7 @@ def _draw(plan: SharedPlan, file: Path, settings: Settings) -> None:
     if file.suffix.lower() != ".svg":
         raise SourceError(f"--graph {file}: only SVG is drawn; name a file that ends in .svg")
     try:
-        file.write_text(draw_graph(running_graph(plan)), encoding="utf-8")
+        file.write_text(draw_graph(running_graph(plan), scheduled=scheduled_graph(plan)), encoding="utf-8")
         trees = plan_trees(plan, settings, plan_joins(plan, settings))
         grown = [group for group in plan.groups if group.is_tree]
         for number, group in enumerate(grown, 1):

@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 
 from headrace.config import Settings
 from headrace.errors import HeadraceError, PlanError
+from headrace.plan.capacities import OperatorFacts
 from headrace.plan.explain import explain
 from headrace.plan.explain_joins import side_names
+from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.joinplans import plan_joins
+from headrace.plan.shard_graph import running_graph, scheduled_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.plan.tree_drawing import draw_tree
 from headrace.plan.tree_plans import plan_trees
@@ -44,6 +47,7 @@ CREATE QUERY wide AS SELECT a.location_id, a.value AS celsius FROM temperature a
 CREATE QUERY counted AS SELECT location_id FROM humidity WHERE value > 50 INTO (connector = 'count');
 """
 
+FACTS = OperatorFacts(3.2e-6, 0.5, 64, 48)
 OPERATOR = OperatorStats("join 1a2b", "a.location_id = b.location_id", 2, 1024, 9, 0.5, 3.2)
 ORDERING = OrderingStats(
     "temperature(location_id) = humidity(location_id)",
@@ -128,8 +132,11 @@ class FakeRun:
         after = self.queries.after({"add": sql}, self._catalog)
         return explain(share(self._catalog, after.running), self.settings)
 
-    def draw(self, query: str) -> str:
+    def draw(self, query: str | None = None) -> str:
         plan = self.plan()
+        if query is None:
+            graph = running_graph(plan)
+            return draw_graph(graph, dict.fromkeys(graph.names, FACTS), scheduled_graph(plan))
         trees = plan_trees(plan, self.settings, plan_joins(plan, self.settings))
         for group in plan.groups:
             if group.signature in trees and any(one.query == query for cls in group.classes for one in cls.members):

@@ -175,7 +175,9 @@ def test_the_plan_says_which_queries_share_which_join_and_bands(served: Served) 
     assert join["windows"] == ["1 second", "10 minutes"]
     assert {one["name"]: one["window"] for one in join["queries"]} == {"near": 0, "wide": 1}
     assert [one["stream"] for one in join["inputs"]] == ["temperature", "humidity"]
-    assert served.client.get("/api/graph.svg").text.startswith("<svg")
+    drawn = served.client.get("/api/graph.svg").text
+    assert drawn.startswith("<svg")
+    assert "selectivity 0.50" in drawn
 
 
 def test_the_tree_of_a_query_that_adapts_is_drawn(served: Served) -> None:

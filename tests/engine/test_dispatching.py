@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from local_host import Store
 
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
-from headrace.engine.dispatching import Pace, Scheduling
+from headrace.engine.dispatching import UNKNOWN, Pace, Scheduling
 from headrace.engine.events import Effect, EmitRows, Event, KeepSegment
 from headrace.engine.levels import turn_cost
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
+from headrace.engine.strategies import Mode
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.shard_graph import join_name
 from headrace.plan.sharing import SharedPlan, share
@@ -80,6 +82,45 @@ def test_beyond_its_memory_a_step_goes_on_past_the_budget() -> None:
             list(shard.step(events(plan, number), ProbeBudget(1), Pace()))
         waiting[limit_bytes] = sum(shard.dispatcher.queues().values())
     assert waiting[None] > 20_000 >= waiting[20_000]
+
+
+def test_what_has_just_arrived_is_no_reason_to_save_memory() -> None:
+    """Nothing is ever carried over: neither how much comes nor that it is little the next time changes the mode."""
+    plan = plan_of(BY_K + BY_N + FEW)
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling("threshold", "static", 10_000)))
+    for number in range(1, 31):
+        list(shard.step(events(plan, number, rows=(50, 200, 400)[number % 3]), ProbeBudget(10**9), Pace()))
+        assert sum(shard.dispatcher.queues().values()) == 0
+    assert (shard.memory.mode, shard.memory.mode_changes, shard.memory.mean_bytes) == (Mode.NORMAL, 0, 0.0)
+
+
+def test_memory_is_saved_while_a_budget_leaves_much_and_not_once_nothing_is_left() -> None:
+    plan = plan_of(BY_K + BY_N)
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling("threshold", "static", 200_000)))
+    modes, carried = [], []
+    for number in range(1, 13):
+        told, budget = (events(plan, number), 1) if number <= 8 else ([], 10**9)
+        list(shard.step(told, ProbeBudget(budget), Pace()))
+        modes.append(shard.memory.mode)
+        carried.append(sum(shard.dispatcher.waiting_tuples().values()) * UNKNOWN.input_bytes)
+    assert modes == [Mode.SAVING] * 8 + [Mode.NORMAL] * 4
+    assert shard.memory.mode_changes == 2
+    mean = 0.0
+    for size_bytes in carried:
+        mean += (size_bytes - mean) * (1 - exp(-1 / 20))
+    assert shard.memory.mean_bytes == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "path", "chain", "threshold"])
+def test_sources_wait_only_where_a_step_goes_on_past_the_budget(strategy: str) -> None:
+    plan = plan_of(BY_K + BY_N)
+    for limit_bytes, waits in ((None, False), (10**9, False), (2_000, True)):
+        shard, over = Shard(plan, ShardOptions(scheduling=Scheduling(strategy, "static", limit_bytes))), 0
+        for number in range(1, 5):
+            budget = ProbeBudget(50)
+            list(shard.step(events(plan, number), budget, Pace()))
+            over += budget.over_limit
+        assert (over > 0) == waits, limit_bytes
 
 
 @pytest.mark.parametrize("fairness", ["oldest", "aging"])

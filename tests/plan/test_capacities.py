@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PlanError
+from headrace.model import QueryId
 from headrace.plan.capacities import (
     OperatorFacts,
     envelope_slopes,
@@ -17,7 +18,9 @@ from headrace.plan.capacities import (
     release_capacity,
     segment_capacity,
     segment_release,
+    work_upward_s,
 )
+from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName, OperatorNode
 
 FACTS = st.builds(OperatorFacts, st.floats(0.01, 100), st.floats(0, 1.5), st.floats(1, 200), st.floats(1, 200))
 PATHS = st.lists(FACTS, min_size=1, max_size=6)
@@ -39,6 +42,19 @@ def test_a_segment_keeps_its_output_unless_it_is_the_last() -> None:
     assert segment_capacity(THREE[:2]) == pytest.approx(1 / 2)
     assert segment_release(THREE[:2], is_last=False) == pytest.approx(0.5 * (10 - 6 * 0.5 * 0.2))
     assert segment_release(THREE[:2], is_last=True) == pytest.approx(0.5 * 10)
+
+
+def test_what_waits_takes_the_time_of_all_that_read_what_comes_of_it() -> None:
+    first, quick, slow = (OperatorName(name) for name in ("first", "quick", "slow"))
+    graph = OperatorGraph(
+        (
+            OperatorNode(first, OperatorKind.SELECT, "", ("a",)),
+            OperatorNode(quick, OperatorKind.PROJECT, "", (first,), (QueryId("q"),)),
+            OperatorNode(slow, OperatorKind.PROJECT, "", (first,), (QueryId("r"),)),
+        )
+    )
+    facts = dict(zip(graph.names, THREE, strict=True))
+    assert work_upward_s(graph, facts) == {first: 1 + 0.5 * (2 + 4), quick: 2, slow: 4}
 
 
 def test_an_operator_takes_time() -> None:

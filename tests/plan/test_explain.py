@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,16 +13,19 @@ import pytest
 from headrace.config import Settings
 from headrace.engine.policy import POLICIES
 from headrace.engine.strategies import STRATEGIES, StrategyMemory, StrategyOptions, Waiting
-from headrace.plan.capacities import OperatorFacts
+from headrace.plan.capacities import OperatorFacts, release_capacities
 from headrace.plan.deferring import deferred_group
 from headrace.plan.explain import POLICY_NAMES, explain
+from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.opgraph import OperatorKind
+from headrace.plan.path_segments import segments_of, simplified_segments
 from headrace.plan.shard_graph import running_graph, scheduled_graph, shard_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import Script, read_script
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "explain"
 CATALOG = read_script((GOLDEN / "streams.sql").read_text()).catalog
+SVG = "{http://www.w3.org/2000/svg}"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.sql") if path.stem != "streams")
 
 
@@ -71,22 +76,36 @@ def test_every_policy_has_a_name_to_show() -> None:
         assert policy.upper() in POLICY_NAMES[policy]
 
 
-def test_of_many_operators_the_shared_ones_are_shown_and_how_many_there_are() -> None:
-    """Classes of their own are listed to a point, and a thousand of them run in one operator with their join."""
-    for count, operators in ((40, 43), (1000, 3)):
-        queries = "".join(
-            f"CREATE QUERY q{number} AS SELECT a.value FROM temperature a, humidity b "
-            f"WHERE a.location_id = b.location_id AND a.value > b.value + {number} WINDOW 1 MINUTE;"
-            for number in range(count)
-        )
-        plan = share(CATALOG, read_script(queries, CATALOG).queries)
-        _, graph = explain(plan, FOUR_SHARDS).split("operator graph: ")
-        assert f"operators: {operators} over 2 streams, 3 shared" in graph
-        assert len(graph.splitlines()) < 80
-        listed = set(re.findall(r"^  (\d+) +[a-z]", graph, re.MULTILINE))
-        ways = re.findall(r"^  (\d+(?: > \d+)*)  \S+ tuples/s", graph, re.MULTILINE)
-        assert ways
-        assert {number for way in ways for number in way.split(" > ")} <= listed
+def many_queries(count: int, keys: Sequence[str] = ("location_id",)) -> SharedPlan:
+    """So many queries with filters of their own over each of the joins by these keys."""
+    queries = "".join(
+        f"CREATE QUERY {key}{number} AS SELECT a.value FROM temperature a, humidity b "
+        f"WHERE a.{key} = b.{key} AND a.value > b.value + {number} WINDOW 1 MINUTE;"
+        for key in keys
+        for number in range(count)
+    )
+    return share(CATALOG, read_script(queries, CATALOG).queries)
+
+
+@pytest.mark.parametrize(
+    ("count", "keys", "operators", "hidden"),
+    [
+        (40, ("location_id",), 43, 0),
+        (60, ("location_id", "value", "ts"), 185, 52),
+        (1000, ("location_id",), 3, 0),
+    ],
+)
+def test_a_hundred_operators_are_shown_and_of_more_the_shared_ones_and_how_many_there_are(
+    count: int, keys: tuple[str, ...], operators: int, hidden: int
+) -> None:
+    """A thousand classes run in one operator with their join."""
+    _, graph = explain(many_queries(count, keys), FOUR_SHARDS).split("operator graph: ")
+    assert f"operators: {operators} over 2 streams, {2 + len(keys)} shared" in graph
+    assert re.findall(r"and (\d+) more", graph) == ([str(hidden)] * 3 if hidden else [])
+    listed = set(re.findall(r"^  (\d+) +[a-z]", graph, re.MULTILINE))
+    ways = re.findall(r"^  (\d+(?: > \d+)*)  \S+ tuples/s", graph, re.MULTILINE)
+    assert ways
+    assert {number for way in ways for number in way.split(" > ")} <= listed
 
 
 def test_before_the_first_tuple_capacities_are_guessed_and_later_measured() -> None:
@@ -126,6 +145,28 @@ def test_paths_and_segments_are_those_that_a_strategy_chooses_among(strategy: st
     listed = re.match(r"[^\n]*\n((?:  [^\n]*\n)*)", told)
     assert listed is not None
     assert {line.split("  ")[1] for line in listed.group(1).splitlines()} == chosen
+
+
+def test_the_drawing_has_the_segments_that_explain_tells_of() -> None:
+    plan = plan_of("aggregates")
+    running, scheduled = running_graph(plan), scheduled_graph(plan)
+    facts = {
+        one.name: OperatorFacts(4.5e-6 if one.kind is OperatorKind.JOIN else 1e-6, 1.0, 64, 48)
+        for one in running.operators
+    }
+    root = ET.fromstring(draw_graph(running, facts, scheduled))
+    colours = {
+        (one.findtext(f"{SVG}title") or "").split("\n")[0].split("  x")[0]: one.get("fill")
+        for one in root.iter(f"{SVG}rect")
+    }
+    segments = segments_of(scheduled, release_capacities(scheduled, facts), simplified_segments)
+    expected: dict[str, int] = {}
+    for number, segment in enumerate(segments):
+        for name in segment:
+            expected.setdefault(name, number)
+    assert len(segments) > 1
+    assert {name for name in running.names if colours[name] == "white"} == set(running.names) - set(scheduled.names)
+    assert len(set(expected.values())) == len({(number, colours[name]) for name, number in expected.items()})
 
 
 def test_only_the_groups_of_the_named_queries_are_shown() -> None:

@@ -91,8 +91,10 @@ def test_answers_are_the_same_whoever_is_next(
     assert next(one.uses for one in stats.graph.operators if one.operator.startswith("join")) == 4
     assert max(entry["queue_bytes"] for entry in run.history()) > 0
     assert run.history()[-1]["queue_bytes"] == stats.graph.queue_bytes == 0
+    assert stats.throttled_batches == 0, "queue_memory and backlog_limit are far away"
     assert f"operator graph: {strategy}" in text
     assert "selectivity" in text
+    assert "selectivity" in run.draw()
 
 
 def test_beyond_the_queue_memory_sources_wait(spark: SparkSession, tmp_path: Path) -> None:

@@ -40,9 +40,7 @@ from headrace.console.service import (
 from headrace.console.sink_places import SinkRefusedError
 from headrace.console.timeline import History
 from headrace.errors import HeadraceError, SqlError
-from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.picture import PlanPicture
-from headrace.plan.shard_graph import running_graph
 from headrace.stats import RunStats
 
 STATIC = Path(__file__).parent / "static"
@@ -338,8 +336,8 @@ def _serve_pipeline(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/graph.svg", tags=["pipeline"], response_class=Response, responses=_SVG)
     async def graph() -> Response:
-        """The operators and the queues between them, drawn."""
-        drawn = await _done_by(service.readers, lambda: draw_graph(running_graph(service.run.plan())))
+        """The operators and the queues between them, with what was measured of them, drawn."""
+        drawn = await _done_by(service.readers, service.run.draw)
         return Response(drawn, media_type="image/svg+xml")
 
     @app.get("/api/stats", tags=["pipeline"])

@@ -24,12 +24,14 @@ class ProbeBudget:
     """Turns taken only because too much was waiting."""
 
     def allows(self, waiting_rows: int, is_beyond: bool = False) -> bool:
-        """Whether another turn may be taken while so many tuples wait; ``is_beyond``: more memory than may be."""
+        """Whether another turn may be taken while so many tuples wait, asked once before each; ``is_beyond``: more
+        memory than may be."""
         if self.limit is None or self.turns == 0 or self.spent < self.limit:
             return True
-        return is_beyond or (self.backlog_rows is not None and waiting_rows > self.backlog_rows)
+        is_over = is_beyond or (self.backlog_rows is not None and waiting_rows > self.backlog_rows)
+        self.over_limit += is_over
+        return is_over
 
     def charge(self, probes: int) -> None:
-        self.over_limit += self.limit is not None and self.turns > 0 and self.spent >= self.limit
         self.turns += 1
         self.spent += probes

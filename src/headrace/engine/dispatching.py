@@ -5,7 +5,8 @@
 
 Owns :class:`Pace` (what operators are like, as all shards are told) and :class:`Dispatcher`. Queues are weighed by what
 heartbeats told and by those facts, never by a shard's own rows: so all shards choose alike, and what one of them
-completes in a micro-batch all of them do. Time is counted in steps.
+completes in a micro-batch all of them do. Time is counted in steps: what counts against the memory limit is what is
+carried over from one to the next, and before a step's end what it will be, as far as the budget tells.
 Invariant: without a limit all that waits is done. Cost: what waits is added up once a step; then a choice for each
 turn, however much waits. The graph is made once for a plan (``apart``), the units once for it and a set of facts
 (``strategies``).
@@ -23,7 +24,7 @@ from headrace.engine.events import Effect
 from headrace.engine.measuring import Meters, WorkReport
 from headrace.engine.operators import GroupOperator
 from headrace.engine.strategies import QueueState, StrategyMemory, StrategyOptions, Unit, Waiting
-from headrace.plan.capacities import OperatorFacts
+from headrace.plan.capacities import OperatorFacts, work_upward_s
 from headrace.plan.opgraph import OperatorGraph, OperatorName
 
 UNKNOWN_JOIN = OperatorFacts(1e-6, 1.0, 100.0, 100.0)
@@ -90,13 +91,14 @@ class Dispatcher:
         scheduler = self._scheduler(facts)
         self._weigh()
         states = {name: state for name in self._graph.names if (state := self._state(name, facts)) is not None}
-        while True:
-            waiting = Waiting(float(step), states, sum(state.size_bytes for state in states.values()))
-            if not states or not budget.allows(self._rows(), self._beyond(waiting)):
-                return  # before anything is chosen: what is chosen is remembered as served
-            unit = scheduler.next_unit(waiting)
+        work_s = work_upward_s(self._graph, facts)
+        # Asked before anything is chosen: what is chosen is remembered as served.
+        while states and budget.allows(self._rows(), self._beyond(_size_bytes(states))):
+            waits_s = sum(state.tuples * work_s[name] for name, state in states.items())
+            kept_bytes = _size_bytes(states) * _share_left(waits_s / self._probe_s(facts), budget)
+            unit = scheduler.next_unit(Waiting(float(step), states, kept_bytes))
             if unit is None:
-                return
+                break
             self._watch()
             yield from self._run(unit, budget, facts)
             for name in self._touched(unit):
@@ -104,6 +106,8 @@ class Dispatcher:
                 state = self._state(name, facts)
                 if state is not None:
                     states[name] = state
+        # What is left is what the next step begins with: a strategy's mode and mean follow it, nothing is chosen.
+        scheduler.units(Waiting(step + 1.0, states, _size_bytes(states)))
 
     def _scheduler(self, facts: Mapping[OperatorName, OperatorFacts]) -> Scheduler:
         how = self._scheduling
@@ -117,10 +121,10 @@ class Dispatcher:
     def _rows(self) -> int:
         return sum(one.backlog_rows for one in self._groups)
 
-    def _beyond(self, waiting: Waiting) -> bool:
+    def _beyond(self, size_bytes: float) -> bool:
         """Whether queues take more memory than they may, as far as all shards can tell: then sources have to wait."""
         options = self._scheduling.options
-        return options.limit_bytes is not None and waiting.size_bytes > options.beta * options.limit_bytes
+        return options.limit_bytes is not None and size_bytes > options.beta * options.limit_bytes
 
     def _facts(self) -> dict[OperatorName, OperatorFacts]:
         known = self._pace.facts
@@ -222,3 +226,18 @@ class Dispatcher:
         for group in self._groups:
             found |= group.downstream.size_bytes
         return found
+
+
+def _size_bytes(states: Mapping[OperatorName, QueueState]) -> float:
+    return sum(state.size_bytes for state in states.values())
+
+
+def _share_left(probes: float, budget: ProbeBudget) -> float:
+    """How much of so much work a budget leaves for the next step.
+
+    >>> _share_left(400.0, ProbeBudget(100)), _share_left(400.0, ProbeBudget(500))
+    (0.75, 0.0)
+    """
+    assert budget.limit is not None
+    spare = max(0, budget.limit - budget.spent)
+    return 1 - spare / probes if probes > spare else 0.0

@@ -55,7 +55,8 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits everywhere, at a time; operators without tuples are not there."""
+    """What waits everywhere, at a time; operators without tuples are not there. ``size_bytes``: the memory in use;
+    within a step of work, about what of it will be left at the end."""
 
     at_s: float
     states: Mapping[OperatorName, QueueState]

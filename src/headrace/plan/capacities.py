@@ -82,6 +82,16 @@ def path_release(facts: Sequence[OperatorFacts]) -> float:
     return segment_release(facts, is_last=True)
 
 
+def work_upward_s(graph: OperatorGraph, facts: Mapping[OperatorName, OperatorFacts]) -> dict[OperatorName, float]:
+    """By operator, how long a tuple that waits before it takes, with all that comes of it up to the root, to every
+    reader of an operator's output."""
+    found: dict[OperatorName, float] = {}
+    for name in reversed(graph.names):
+        above_s = sum(found[reader] for reader in graph.consumers[name])
+        found[name] = facts[name].service_s + facts[name].selectivity * above_s
+    return found
+
+
 def progress_chart(facts: Sequence[OperatorFacts]) -> list[tuple[float, float]]:
     """(time, size) of one tuple of a path before its first operator and after each; nothing is left after the last.
 

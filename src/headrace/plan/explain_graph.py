@@ -26,7 +26,7 @@ from headrace.plan.opgraph import OperatorGraph, OperatorName, OperatorNode, Ope
 from headrace.plan.path_segments import full_segments, segments_of, simplified_segments
 from headrace.plan.switching import number
 
-MOST_SHOWN = 12
+MOST_SHOWN = 128
 """Operators, paths or segments that are listed; of more, it is said how many there are."""
 _SHOWN_TEXT = 100
 

@@ -2,7 +2,8 @@
 
       layer   the longest way from a source: what an operator reads is always below it
       place   within a layer, about over the middle of what it reads, so that lines seldom cross
-      colour  the simplified segment that an operator is in; a thick border: shared, with the number of its uses
+      colour  the simplified segment that an operator is in, none where it takes no turns; a thick border: shared, with
+              the number of its uses
 
 Owns ``draw_graph``: text in, text out, the standard library only. Cost: the graph's size, and a sort for each layer.
 """
@@ -21,11 +22,16 @@ _QUERIES_SHOWN = 3
 _COLOURS = ("#dbe9f6", "#fde8d0", "#ddf1dd", "#f6dbe4", "#e8e0f3", "#fbf3c9", "#d8f0f0", "#ece5dc")
 
 
-def draw_graph(graph: OperatorGraph, facts: Mapping[OperatorName, OperatorFacts] | None = None) -> str:
-    """An SVG document. ``facts``: what was measured, shown in the boxes; colours follow from it."""
+def draw_graph(
+    graph: OperatorGraph,
+    facts: Mapping[OperatorName, OperatorFacts] | None = None,
+    scheduled: OperatorGraph | None = None,
+) -> str:
+    """An SVG document. ``facts``: what was measured, shown in the boxes; colours follow from it. ``scheduled``: the
+    operators that take turns, if these are not all."""
     known = dict(facts or {})
     layers = _layers(graph)
-    boxes = _boxes(graph, layers, known)
+    boxes = _boxes(graph, layers, known, _colours(graph, scheduled or graph, known))
     width = 2 * MARGIN + max((len(layer) for layer in layers), default=1) * (WIDTH + GAP_X) - GAP_X
     height = 2 * MARGIN + len(layers) * (HEIGHT + GAP_Y) - GAP_Y
     drawn = [*_edges(graph, boxes), *(line for box in boxes.values() for line in box_lines(box))]
@@ -64,9 +70,11 @@ def _middle(places: Sequence[float]) -> float:
 
 
 def _boxes(
-    graph: OperatorGraph, layers: Sequence[Sequence[str]], known: Mapping[OperatorName, OperatorFacts]
+    graph: OperatorGraph,
+    layers: Sequence[Sequence[str]],
+    known: Mapping[OperatorName, OperatorFacts],
+    colours: Mapping[OperatorName, str],
 ) -> dict[str, Box]:
-    colours = _colours(graph, known)
     widest = max((len(layer) for layer in layers), default=1)
     boxes = {}
     for number, layer in enumerate(reversed(layers)):
@@ -90,7 +98,7 @@ def _box(
         uses = graph.uses(one.name)
         title = f"{one.name}  x{uses}" if uses > 1 else one.name
         told = (facts_text(known[one.name]),) if one.name in known else ()
-        return Box(x, y, (title, one.text, *told), colours[one.name], 2.5 if uses > 1 else 1.0)
+        return Box(x, y, (title, one.text, *told), colours.get(one.name, "white"), 2.5 if uses > 1 else 1.0)
     if name in graph.sources:
         return Box(x, y, (name, "stream"), "white", dash="4 3")
     queries = graph.by_name[_below(graph, name)[0]].delivers
@@ -99,9 +107,11 @@ def _box(
     return Box(x, y, (", ".join(queries[:_QUERIES_SHOWN]) + more, kind), "#f4f4f4", dash="4 3")
 
 
-def _colours(graph: OperatorGraph, known: Mapping[OperatorName, OperatorFacts]) -> dict[OperatorName, str]:
-    """A colour for each operator: that of the first simplified segment that it is in."""
-    segments = segments_of(graph, release_capacities(graph, assumed_facts(graph, known)), simplified_segments)
+def _colours(
+    graph: OperatorGraph, turns: OperatorGraph, known: Mapping[OperatorName, OperatorFacts]
+) -> dict[OperatorName, str]:
+    """A colour for each operator that takes turns: that of the first simplified segment that it is in."""
+    segments = segments_of(turns, release_capacities(turns, assumed_facts(graph, known)), simplified_segments)
     found: dict[OperatorName, str] = {}
     for number, segment in enumerate(segments):
         for name in segment:

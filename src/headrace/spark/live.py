@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from headrace.config import Settings
 from headrace.errors import PlanError
 from headrace.plan.explain import explain
+from headrace.plan.graph_drawing import draw_graph
 from headrace.plan.joinplans import check_method
+from headrace.plan.shard_graph import running_graph, scheduled_graph
 from headrace.plan.sharing import SharedPlan
 from headrace.plan.tree_plans import check_trees
 from headrace.spark.allocation_keeper import AllocationKeeper
@@ -125,8 +127,12 @@ class LiveQueries:
             trees=self._trees.plans(),
         )
 
-    def draw(self, query: str) -> str:
-        """The tree that a query's join runs by, with its allocation, as SVG."""
+    def draw(self, query: str | None = None) -> str:
+        """The operators, with what was measured of them, as SVG; or the tree that a query's join runs by, with its
+        allocation."""
+        if query is None:
+            plan = self.plan()
+            return draw_graph(running_graph(plan), self._graph.facts(), scheduled_graph(plan))
         for group in self.plan().groups:
             names = {member.query.lower() for cls in group.classes for member in cls.members}
             drawn = self._trees.picture(group.signature) if query.lower() in names else None

@@ -206,9 +206,9 @@ class Run:
         """The shared plan as text; with ``sql``, the part of it that its queries would be in."""
         return self._live.explain(sql)
 
-    def draw(self, query: str) -> str:
-        """The tree of joins that a query with ON OVERLOAD ADAPT runs by, with the probes that it is allowed now, as an
-        SVG picture."""
+    def draw(self, query: str | None = None) -> str:
+        """The operators and the queues between them, as an SVG picture; with ``query``, the tree of joins that a query
+        with ON OVERLOAD ADAPT runs by, with the probes that it is allowed now."""
         return self._live.draw(query)
 
     def stats(self) -> RunStats:
