@@ -276,17 +276,16 @@ def _classes(
         outputs = same.setdefault(member.outputs, member.outputs)
         key = (filters, outputs, *_kept_apart(member))
         found.setdefault(key, []).append(member)
+    identities = {one.query.name: identity_of(one, delivery_of(one.query.into).value) for one in members}
     return tuple(
         OutputClass(
             below_join,
             filters,
             outputs,
             delivery,
-            tuple(
-                Member(one.query.name, one.sizes, identity_of(one, delivery_of(one.query.into).value)) for one in some
-            ),
+            tuple(Member(one.query.name, one.sizes, identities[one.query.name]) for one in some),
             ties,
-            None if folded is None else _folding(some),
+            None if folded is None else _folding(some, identities),
             is_early=is_early,
         )
         for (filters, outputs, delivery, ties, folded, is_early), some in found.items()
@@ -308,7 +307,7 @@ def _kept_apart(member: Canonical) -> _KeptApart:
     return Delivery.FOLDED, (), (member.grouping.aggregates, member.offsets), False
 
 
-def _folding(members: list[Canonical]) -> Folding:
+def _folding(members: list[Canonical], identities: Mapping[QueryId, str]) -> Folding:
     """What queries that fold the same make of it."""
     first = members[0]
     assert first.grouping is not None
@@ -325,7 +324,10 @@ def _folding(members: list[Canonical]) -> Folding:
         first.grouping.aggregates,
         first.offsets,
         folding_identity(filters, keys, aggregates, first.offsets),
-        tuple(Final(*final, tuple(queries)) for final, queries in found.items()),
+        tuple(
+            Final(*final, tuple(queries), tuple(identities[query] for query in queries))
+            for final, queries in found.items()
+        ),
     )
 
 
