@@ -200,7 +200,9 @@ class LocalHost:
         for operator in self.combiner.operators.values() if len(self.shards) > 1 else self.shards[0].folds():
             for final in operator.folding.finals:
                 now_us = operator.evaluated_us.get(final.window_us)
-                for query in final.queries if now_us is not None else ():
+                for query, identity in zip(final.queries, final.identities, strict=True):
+                    if now_us is None or identity not in operator.begun:
+                        continue
                     times = self.evaluated.setdefault(query, [])
                     times += [now_us] if not times or times[-1] != now_us else []
 

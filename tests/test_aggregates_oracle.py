@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from local_host import LocalHost
 from strategies import EPOCH, SECOND_US
 
+from headrace.model import QueryId
 from headrace.plan.queries import Query
-from headrace.reference_aggregates import evaluation_times, grouped_answer
+from headrace.reference_aggregates import counted, evaluation_times, grouped_answer
 
 
 @st.composite
@@ -112,3 +113,38 @@ def test_a_query_that_comes_later_is_right_once_its_window_has_passed(case: Case
         return [row for row in rows if row[-1] > since]  # type: ignore[operator]
 
     assert settled(outcomes.got(host, late)) == settled(expected(case, way, late, host))
+
+
+@given(case=aggregate_cases.grouped_cases(most_queries=1), way=grouped_ways(), at=st.integers(0, 6), data=st.data())
+@examples(60)
+def test_a_query_that_comes_later_in_a_window_that_is_there_is_right_from_its_first_evaluation_on(
+    case: Case, way: Way, at: int, data: st.DataObject
+) -> None:
+    """It asks for the same groups, perhaps with other columns or without HAVING, so all that it counts is there."""
+    (first,) = case.queries
+    assert first.grouping is not None
+    shown = data.draw(st.lists(st.sampled_from(first.outputs), min_size=1, unique=True))
+    grouping = data.draw(st.sampled_from((first.grouping, replace(first.grouping, having=None))))
+    late = replace(first, name=QueryId("late"), outputs=tuple(shown), grouping=grouping)
+    host = cases.host_for(case, way)
+    begun_us = None
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == at:
+            begun_us = host.evaluated.get(first.name, [None])[-1]
+            host.change(case.catalog, (first, late))
+        cases.arrive(host, chunks)
+    if begun_us is None:
+        return
+    host.end()
+    times = [time for time in host.evaluated[first.name] if time > begun_us]
+    assert host.evaluated.get(late.name, []) == times
+    if times and (every_us := way.options.reevaluate_us):
+        times = list(range(begun_us + every_us, times[-1] + 1, every_us))
+    elif times and way.options.is_eager:
+        # At the first tuple of any group, which may be after others have left.
+        coming = [one.first_us for one in counted(first, case.catalog, case.arrivals)]
+        first_us = min([time for time in coming if time > begun_us], default=times[-1])
+        changes = evaluation_times(first, case.catalog, case.arrivals, times[-1])
+        times = [first_us, *(time for time in changes if time > first_us)]
+    answer = grouped_answer(late, case.catalog, case.arrivals, times)
+    assert outcomes.got(host, late) == outcomes.shown(answer)

@@ -1,7 +1,9 @@
-"""A class's aggregates in one shard or over several: windows that come live, and what is stored while they wait."""
+"""A class's aggregates in one shard or over several: windows and queries that come live, and what is stored while they
+wait."""
 
 from __future__ import annotations
 
+import json
 import random
 
 import pyarrow as pa
@@ -78,6 +80,129 @@ def test_a_window_that_comes_live_counts_no_tuple_that_it_does_not_reach(shards:
     counts = [(row["ts"].second, row["n"]) for row in host.rows("odd")]  # type: ignore[attr-defined]
     assert counts == [(10, 6), (20, 8)]  # from 5 on instead of 3, from 10 on instead of 8; then from 13 on, as it stays
     assert [row["n"] for row in host.rows("even")] == [5, 10, 11]
+
+
+# --- queries that come live, beside one that runs: with a tuple a second, the values of both stay as they are
+
+
+OLD = "old AS SELECT COUNT(*) AS n, COUNT(DISTINCT k) AS d FROM a WINDOW 5 s"
+TENFOLD = OLD.replace("old AS SELECT COUNT(*)", "new AS SELECT COUNT(*) * 10")
+SAME = OLD.replace("old", "new")
+SHORT = SAME.replace("5 s", "3 s")
+OFTEN, NEVER = (SAME.replace("WINDOW", f"HAVING COUNT(*) > {more} WINDOW") for more in (3, 6))
+EVERY = ShardOptions(reevaluate_us=SECOND_US)
+SHARDS = [(1, False), (1, True), (3, False), (3, True)]
+
+
+class Seconds:
+    """A host that one tuple a second comes to, some in each micro-batch."""
+
+    def __init__(self, options: ShardOptions, shards: int, *, restoring: bool, at_once: int = 2) -> None:
+        script = read_script(f"{STREAM}CREATE QUERY {OLD};")
+        self.host = LocalHost(script.catalog, script.queries, shards=shards, options=options, restoring=restoring)
+        self._at_once, self._now = at_once, 0
+
+    def change(self, *texts: str) -> None:
+        script = read_script(STREAM + "".join(f"CREATE QUERY {text};" for text in texts))
+        self.host.change(script.catalog, script.queries)
+
+    def pass_by(self, batches: int) -> None:
+        for _ in range(batches):
+            seconds = range(self._now, self._now + self._at_once)
+            self.host.arrive(rows([(7, second * SECOND_US) for second in seconds]))
+            self._now += self._at_once
+
+    def got(self, name: str) -> list[tuple[int, int, int]]:
+        """Second, count and distinct count of each row."""
+        found = self.host.rows(name)
+        return [(row["ts"].second, row["n"], row["d"]) for row in found]  # type: ignore[attr-defined,misc]
+
+
+@pytest.mark.parametrize(("text", "count"), [(TENFOLD, 60), (SAME, 6), (SHORT, 4), (OFTEN, 6), (NEVER, None)])
+@pytest.mark.parametrize(("shards", "restoring"), SHARDS)
+def test_a_query_that_comes_live_begins_with_rows_of_groups_that_do_not_change(
+    shards: int, restoring: bool, text: str, count: int | None
+) -> None:
+    seconds = Seconds(EVERY, shards, restoring=restoring)
+    seconds.pass_by(6)
+    before = seconds.got("old")
+    seconds.change(OLD, text)
+    seconds.pass_by(4)
+    assert seconds.got("new") == ([] if count is None else [(11, count, 1)])
+    assert seconds.got("old") == before
+    assert before[-1] == (5, 6, 1)
+
+
+@pytest.mark.parametrize(("text", "count"), [(TENFOLD, 50), (SAME, 5), (SHORT, 3), (OFTEN, 5), (NEVER, None)])
+@pytest.mark.parametrize(("shards", "restoring"), SHARDS)
+def test_a_query_that_comes_live_begins_when_the_next_micro_batch_is_evaluated(
+    shards: int, restoring: bool, text: str, count: int | None
+) -> None:
+    """That is just before its newest tuple, when one tuple less is there than at a full second."""
+    seconds = Seconds(ShardOptions(), shards, restoring=restoring)
+    seconds.pass_by(6)
+    before = seconds.got("old")
+    seconds.change(OLD, text)
+    seconds.pass_by(4)
+    assert seconds.got("new") == ([] if count is None else [(12, count, 1)])
+    assert seconds.got("old") == before
+
+
+@pytest.mark.parametrize(("text", "counts"), [(TENFOLD, (60, 50)), (SAME, (6, 5)), (SHORT, (4, 3)), (OFTEN, (6, 5))])
+@pytest.mark.parametrize(("shards", "restoring"), SHARDS)
+def test_a_query_that_comes_live_has_no_values_of_a_part_of_what_is_there(
+    shards: int, restoring: bool, text: str, counts: tuple[int, int]
+) -> None:
+    """Evaluated at all changes: a tuple comes at each full second, and another leaves just after it."""
+    seconds = Seconds(ShardOptions(is_eager=True), shards, restoring=restoring)
+    seconds.pass_by(6)
+    seconds.change(OLD, text)
+    seconds.pass_by(4)
+    assert seconds.got("new") == [(second, count, 1) for second in range(11, 19) for count in counts]
+
+
+@pytest.mark.parametrize(("shards", "restoring"), SHARDS)
+def test_a_query_that_is_dropped_and_comes_again_is_new(shards: int, restoring: bool) -> None:
+    seconds = Seconds(EVERY, shards, restoring=restoring, at_once=1)
+    for _ in range(2):
+        seconds.pass_by(10)
+        seconds.change(OLD, TENFOLD)
+        seconds.pass_by(10)
+        seconds.change(OLD)
+    assert seconds.got("new") == [(9, 60, 1), (29, 60, 1)]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_another_query_of_the_same_name_is_new(shards: int) -> None:
+    seconds = Seconds(EVERY, shards, restoring=False, at_once=1)
+    seconds.pass_by(10)
+    seconds.change(OLD.replace("COUNT(*) AS n", "COUNT(*) + 1 AS n"))
+    seconds.pass_by(10)
+    assert seconds.got("old")[-2:] == [(5, 6, 1), (9, 7, 1)]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_state_that_does_not_say_which_queries_have_begun_goes_on_with_all(shards: int) -> None:
+    class Older(LocalHost):
+        def _told(self) -> tuple[list[bytes], bytes]:
+            manifests, combined = super()._told()
+            return [without_begun(one) for one in manifests], without_begun(combined)
+
+    def without_begun(manifest: bytes) -> bytes:
+        told = json.loads(manifest)
+        folds = [one for group in told.get("groups", {}).values() for one in group["folds"].values()]
+        for fold in [*folds, *(one for *_, one in told.get("folds", ()))]:
+            del fold["begun"]
+        return json.dumps(told).encode()
+
+    script = read_script(f"{STREAM}CREATE QUERY {OLD};")
+    host = Older(script.catalog, script.queries, shards=shards, restoring=True)
+    for second in range(20):
+        host.arrive(rows([(7, second * SECOND_US)]))
+    assert [row["n"] for row in host.rows("old")] == [1, 2, 3, 4, 5]
+
+
+# --- what is stored
 
 
 def test_what_waits_for_its_evaluation_is_stored_once() -> None:

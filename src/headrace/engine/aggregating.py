@@ -8,14 +8,17 @@ others); panes come with the time from which they count, so a window takes exact
 before follows from the panes, so nothing else is kept. ``forwards``: where groups span shards, panes are not evaluated
 but sent on to where those of all shards meet, which is this same operator without a join below it.
 A window that is new begins with what the others still have: the kept panes from the cut-off on, whatever merges have
-left of earlier ones.
-Invariants: an evaluation time of a window only rises; kept panes count for every window. Cost: see ``histories``; of a
-step in which no time moves, storing what came; where a window is new, once that of all that is kept.
+left of earlier ones. So does a query that is new, also in a window that others have: its groups were empty, so at its
+first evaluation it gets rows of all of them, and the others of those that changed.
+Invariants: an evaluation time of a window only rises, and every query that has begun had the last; kept panes count for
+every window. Cost: see ``histories``; of a step in which no time moves, storing what came; where a window or a query is
+new, once that of all that is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +38,7 @@ from headrace.engine.stepping import step_history
 from headrace.engine.waiting_panes import PanePiece, WaitingPanes
 from headrace.engine.window import SegmentSource, Serial
 from headrace.plan.aggregates import Fold
-from headrace.plan.folding import Folding, Offsets
+from headrace.plan.folding import Final, Folding, Offsets
 
 MAIN = -1
 """The panes of the groups, among those of each COUNT DISTINCT's pairs."""
@@ -57,6 +60,8 @@ class FoldOperator:
         self._stores |= {number: PaneStore((), serial) for number in distinct}
         self.evaluated_us: dict[int, int] = {}
         """By window, the last evaluation time."""
+        self.begun: set[str] = set()
+        """The queries that have been evaluated, by identity: their groups had values then."""
         self._cutoff_us = LOWEST
         """What is before it, no window can reach: some of it is gone."""
         self._kept_us = LOWEST
@@ -123,10 +128,27 @@ class FoldOperator:
                 store.cut_before(self._cutoff_us)
         coming = _Coming(self._all_coming())
         for (before_us, now_us), windows_us in moves.items():
-            for history in self._histories(windows_us, before_us, now_us, coming):
-                yield from self._rows(history)
+            mine = [final for final in self.folding.finals if final.window_us in windows_us]
+            if going := list(_parts(mine, lambda one: one in self.begun)):
+                runs = self._stores[MAIN].runs
+                for history in self._histories(_windows_of(going), before_us, now_us, runs, coming):
+                    yield from self._rows(history, going)
+            if new := list(_parts(mine, lambda one: one not in self.begun)):
+                begins = self._beginning(before_us, now_us, coming)
+                for history in self._histories(_windows_of(new), LOWEST, now_us, [], begins):
+                    yield from self._rows(history, new)
+            self.begun.update(one for final in new for one in final.identities)
             self.evaluated_us |= dict.fromkeys(windows_us, now_us)
         self._absorb(coming)
+
+    def _beginning(self, before_us: int, now_us: int, coming: _Coming) -> _Coming:
+        """What there is for new queries in windows whose evaluation time was ``before_us``: all that others had
+        before comes at once, at the first evaluation time after that."""
+        known_us = max(before_us, self._kept_us)
+        if known_us == LOWEST:
+            return coming
+        first_us = self._points.first_after(known_us, coming.from_us, now_us)
+        return coming.after([run.rows() for run in self._stores[MAIN].runs], first_us)
 
     def _send(self) -> Iterator[Effect]:
         for number, waiting in self._coming.items():
@@ -155,15 +177,10 @@ class FoldOperator:
         return found
 
     def _histories(
-        self, windows_us: Sequence[int], before_us: int, now_us: int, coming: _Coming
+        self, windows_us: Sequence[int], before_us: int, now_us: int, runs: Sequence[PaneRun], coming: _Coming
     ) -> Iterator[History | None]:
         """How the groups of these windows went: time by time where these are few, else window by window."""
-        runs = self._stores[MAIN].runs
-        is_new = before_us == LOWEST
-        if is_new:
-            # A window that is new among others begins with what they have, which is cut for it.
-            coming, runs = coming.after([run.rows().from_time(now_us) for run in runs]), []
-        runs = [*runs, *(() if is_new else coming.runs_between(LOWEST, before_us))]
+        runs = [*runs, *coming.runs_between(LOWEST, before_us)]
         times_us = self._points.between(before_us, now_us)
         if times_us is None:
             due = coming.between(before_us, now_us)
@@ -175,12 +192,12 @@ class FoldOperator:
             yield step_history(runs, come[0] if come else None, before_us, time_us, windows_us)
             runs, before_us = [*runs, *come], time_us
 
-    def _rows(self, history: History | None) -> Iterator[Effect]:
+    def _rows(self, history: History | None, finals: Iterable[Final]) -> Iterator[Effect]:
         if history is None:
             return
         group_rows = GroupRows(self.folding, history)
         made: dict[Any, dict[int, pa.RecordBatch]] = {}
-        for final in self.folding.finals:
+        for final in finals:
             if final.window_us not in history.windows_us:
                 continue
             asked = (final.outputs, final.having)
@@ -227,6 +244,7 @@ class FoldOperator:
         pieces = [(number, piece) for number, waiting in self._coming.items() for piece in waiting.pieces]
         return {
             "evaluated_us": list(self.evaluated_us.items()),
+            "begun": sorted(self.begun),
             "cutoff_us": self._cutoff_us,
             "kept_us": self._kept_us,
             "ended_us": self._ended_us,
@@ -237,6 +255,10 @@ class FoldOperator:
 
     def from_json(self, kept: dict[str, Any], source: SegmentSource) -> None:
         self.evaluated_us = dict(map(tuple, kept["evaluated_us"]))
+        finals = [final for final in self.folding.finals if final.window_us in self.evaluated_us]
+        known = [one for final in finals for one in final.identities]
+        # A state that does not say who has begun is of a version in which all did that had the window of one that had.
+        self.begun = set(known).intersection(kept.get("begun", known))
         self._cutoff_us = kept.get("cutoff_us", _cutoff(self.evaluated_us))
         self._kept_us = kept.get("kept_us", min(self.evaluated_us.values(), default=LOWEST))
         self._ended_us, self._arrived_us = kept["ended_us"], kept["arrived_us"]
@@ -259,9 +281,14 @@ class _Coming:
         self._panes = panes
         self._runs: dict[tuple[int, int], list[PaneRun]] = {}
 
-    def after(self, others: list[Panes]) -> _Coming:
-        """Together with others."""
-        return _Coming(joined([*others, *(() if self._panes is None else (self._panes,))])) if others else self
+    @property
+    def from_us(self) -> Int64s:
+        return np.empty(0, dtype=np.int64) if self._panes is None else self._panes.from_us
+
+    def after(self, others: Sequence[Panes], from_us: int) -> _Coming:
+        """Together with others; what counted from earlier on does so from that time."""
+        every = [*others, *(() if self._panes is None else (self._panes,))]
+        return _Coming(joined([one.not_before(from_us) for one in every]))
 
     def between(self, after_us: int, upto_us: int) -> Panes | None:
         """Those that count from later than one time and not later than another."""
@@ -277,6 +304,21 @@ class _Coming:
             panes = self.between(after_us, upto_us)
             self._runs[place] = [PaneRun.of(panes.from_time(LOWEST))] if panes is not None and len(panes) else []
         return self._runs[place]
+
+
+def _parts(finals: Iterable[Final], is_asked: Callable[[str], bool]) -> Iterator[Final]:
+    """The same for those of their queries, by identity; nothing of those that have none of them."""
+    for final in finals:
+        asked = [pair for pair in zip(final.queries, final.identities, strict=True) if is_asked(pair[1])]
+        if len(asked) == len(final.queries):
+            yield final
+        elif asked:
+            queries, identities = zip(*asked, strict=True)
+            yield replace(final, queries=queries, identities=identities)
+
+
+def _windows_of(finals: Iterable[Final]) -> list[int]:
+    return sorted({final.window_us for final in finals})
 
 
 def _cutoff(evaluated_us: Mapping[int, int]) -> int:

@@ -39,6 +39,12 @@ class Points:
         """The newest evaluation time of those until which all is known."""
         return complete_us // self.every_us * self.every_us if self.every_us else complete_us
 
+    def first_after(self, after_us: int, coming_us: Int64s, now_us: int) -> int:
+        """The first evaluation time after another and up to ``now_us``, where panes come at these times."""
+        if self.every_us:
+            return min((after_us // self.every_us + 1) * self.every_us, now_us)
+        return int(coming_us[coming_us > after_us].min(initial=now_us)) if self.is_eager else now_us
+
     def next(self, times_us: Int64s, now_us: int) -> Int64s:
         """The first evaluation time at or after each time, where ``now_us`` is the last one."""
         if self.every_us:

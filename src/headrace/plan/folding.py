@@ -24,7 +24,8 @@ Offsets = tuple[int, ...]
 @dataclass(frozen=True, slots=True)
 class Final:
     """What queries make of the groups of one window: outputs and HAVING over the group's row. ``sizes``: the window as
-    the join has it, by side. ``is_counted``: only how many rows."""
+    the join has it, by side. ``is_counted``: only how many rows. ``identities``: each query's, which names it together
+    with all it asks for."""
 
     window_us: int
     sizes: tuple[int, ...]
@@ -32,6 +33,7 @@ class Final:
     having: Expression | None
     is_counted: bool
     queries: tuple[QueryId, ...]
+    identities: tuple[str, ...]
 
     @property
     def schema(self) -> Schema:

@@ -283,17 +283,16 @@ def _classes(
         key = (frozenset(kept), outputs, *_kept_apart(member))
         filters.setdefault(key, kept)  # in the first member's order, which does not matter
         found.setdefault(key, []).append(member)
+    identities = {one.query.name: identity_of(one, delivery_of(one.query.into).value) for one in members}
     return tuple(
         OutputClass(
             below_join,
             filters[key],
             outputs,
             delivery,
-            tuple(
-                Member(one.query.name, one.sizes, identity_of(one, delivery_of(one.query.into).value)) for one in some
-            ),
+            tuple(Member(one.query.name, one.sizes, identities[one.query.name]) for one in some),
             ties,
-            None if folded is None else _folding(some),
+            None if folded is None else _folding(some, identities),
             is_early=is_early,
         )
         for key, some in found.items()
@@ -320,7 +319,7 @@ def _kept_apart(member: Canonical) -> _KeptApart:
     return Delivery.FOLDED, (), (member.grouping.aggregates, member.offsets), False
 
 
-def _folding(members: list[Canonical]) -> Folding:
+def _folding(members: list[Canonical], identities: Mapping[QueryId, str]) -> Folding:
     """What queries that fold the same make of it."""
     first = members[0]
     assert first.grouping is not None
@@ -337,7 +336,10 @@ def _folding(members: list[Canonical]) -> Folding:
         first.grouping.aggregates,
         first.offsets,
         folding_identity(filters, keys, aggregates, first.offsets),
-        tuple(Final(*final, tuple(queries)) for final, queries in found.items()),
+        tuple(
+            Final(*final, tuple(queries), tuple(identities[query] for query in queries))
+            for final, queries in found.items()
+        ),
     )
 
 
