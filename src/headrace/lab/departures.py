@@ -168,7 +168,7 @@ DEPARTURES: tuple[Departure, ...] = (
 
     *_all("001-figure-12", ANYWHERE, _NOTHING_FOR_THE_OTHER,
           "linear: at most 6.5 times as many, at 40% of saturation: there, if it is the most"),
-    *_all("001-figure-12", MODEL_FULL, _NOTHING_FOR_THE_OTHER,
+    *_all("001-figure-12", MODEL_FULL | WALL_FULL, _NOTHING_FOR_THE_OTHER,
           "linear: 3 times as many, on average over service rates"),
     *_all("001-figure-13", ANYWHERE, _EQUAL_PARTS,
           "JDA_M produces high amounts of stale results (10% at least): linear, 1.5 x"),
