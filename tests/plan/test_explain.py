@@ -111,7 +111,7 @@ def test_a_hundred_operators_are_shown_and_of_more_the_shared_ones_and_how_many_
 def test_before_the_first_tuple_capacities_are_guessed_and_later_measured() -> None:
     plan = plan_of("aggregates")
     graph = running_graph(plan)
-    assert "guessed until operators have run" in explain(plan, FOUR_SHARDS)
+    assert "guessed until operators have run under a budget" in explain(plan, FOUR_SHARDS)
     facts = {name: OperatorFacts(0.001, 0.5, 64, 32) for name in graph.names if name not in graph.leaves}
     text = explain(plan, FOUR_SHARDS, facts=facts)
     assert "selectivity 0.50, 1,000 tuples/s, 64 -> 32 bytes" in text

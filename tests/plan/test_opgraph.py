@@ -112,7 +112,7 @@ def test_explain_tells_operators_uses_paths_and_segments() -> None:
     text = "\n".join(graph_lines(graph))
     assert "operators: 4 over 2 streams, 4 shared" in text
     assert "for 2 queries" in text
-    assert "capacities are guessed until operators have run" in text
+    assert "capacities are guessed until operators have run under a budget" in text
     assert "paths: 2\n  1 > 3 > 4  " in text
     assert "selectivity" not in text
 

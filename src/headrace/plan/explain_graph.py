@@ -49,7 +49,7 @@ def graph_lines(
     ways = [*turns.paths[:MOST_SHOWN], *whole[:MOST_SHOWN], *simple[:MOST_SHOWN]]
     yield from _operators_shown(graph, {name for way in ways for name in way}, places, measured)
     if not measured:
-        yield "  capacities are guessed until operators have run"
+        yield "  capacities are guessed until operators have run under a budget"
     elif guessed := len(graph.names) - len(measured):
         yield f"  capacities of {_counted(guessed, 'operator')} are guessed: not measured"
     before = len(graph.names) - len(turns.names)
