@@ -60,11 +60,14 @@ def on_spark(
     longer = replace(setting, seconds=setting.seconds + STATISTICS * setting.speed, is_stepped=True)
     stored = _Stored(out / "spark-runs.json", {"load": load, "statistics": STATISTICS, **asdict(longer)})
     ahead = [(FREE, "path", None), *planned]
+    begun = out / "begun"
+    if not begun.exists() and any(one[0] not in stored.runs for one in ahead):
+        stored.runs.clear()  # the others would begin with other statistics
     left = [one for one in ahead if one[0] not in stored.runs]
     spark = local_session(out / "spark.log") if left else None
-    begun = out / "run-begun"
     try:
-        if left:
+        if not stored.runs:
+            shutil.rmtree(begun, ignore_errors=True)
             _begin(Engine(spark, _settings("path", WHOLE, None)), longer, begun)
         for name, strategy, part in left[:at_once]:
             limit_bytes = None if part is None else max(1, round(part * stored.runs["path"]["peak_bytes"]))
@@ -82,6 +85,7 @@ def on_spark(
             spark.stop()
     if any(name not in stored.runs for name, _, _ in ahead):
         return None
+    shutil.rmtree(begun, ignore_errors=True)
     free = stored.runs[FREE]
     return {
         "where": "spark",
@@ -123,7 +127,6 @@ def _settings(strategy: str, budget: str, limit_bytes: int | None) -> Settings:
 
 def _begin(engine: Engine, setting: Sixteen, out: Path) -> None:
     """Until statistics have been collected."""
-    shutil.rmtree(out, ignore_errors=True)
     engine.sql(setting.program())
     run = engine.start(out)
     try:

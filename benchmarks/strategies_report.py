@@ -15,8 +15,8 @@ Results = dict[str, Any]
 
 ENOUGH = "threshold, enough"
 LIMITS = {**MEMORY, ENOUGH: 0.8}
-"""Threshold's memory, as a part of what path capacity needs at most. ``short`` is less than any strategy needs, so that
-sources wait; ``enough`` is about what Chain needs or more, and less than path capacity."""
+"""Threshold's memory, as a part of what path capacity needs at most: ``short`` is about what simplified segments need;
+``enough`` is more than that, and less than path capacity."""
 
 COLOURS = {
     "fifo": "#8a8f98", "chain": "#c2571a", "path": "#1b7f79", "segment": "#b8860b", "simplified": "#5b4b9a",

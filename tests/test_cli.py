@@ -328,7 +328,9 @@ def test_explain_draws_aggregates_too(headrace: Command, tmp_path: Path) -> None
     assert code == 0
     drawn = (tmp_path / "graph.svg").read_text()
     assert ">aggregate " in drawn
-    assert all('fill="white"' in line for line in drawn.splitlines() if "<title>project " in line), "takes no turns"
+    packed = [line for line in drawn.splitlines() if "<title>project " in line]
+    assert packed
+    assert all('fill="white"' in line for line in packed), "takes no turns"
 
 
 @pytest.mark.parametrize(("name", "told"), [("graph.png", "ends in .svg"), ("no/where.svg", "cannot write")])

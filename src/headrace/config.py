@@ -313,8 +313,8 @@ class Settings:
         "threshold",
         _one_of(*STRATEGY_NAMES),
         "which operator takes what waits before it when a budget does not do for all: fifo (the oldest), chain, path "
-        "(least latency), segment, simplified (least memory), or threshold: path while queues are small, simplified "
-        "while they are not",
+        "(least latency), segment (least memory), simplified (nearly as little), or threshold: path while queues are "
+        "small, simplified while they are not",
     )
     fairness: str = _setting(
         "oldest",

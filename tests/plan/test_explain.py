@@ -167,6 +167,7 @@ def test_the_drawing_has_the_segments_that_explain_tells_of() -> None:
     assert len(segments) > 1
     assert {name for name in running.names if colours[name] == "white"} == set(running.names) - set(scheduled.names)
     assert len(set(expected.values())) == len({(number, colours[name]) for name, number in expected.items()})
+    assert len({colours[name] for name in expected}) > 1
 
 
 def test_only_the_groups_of_the_named_queries_are_shown() -> None:

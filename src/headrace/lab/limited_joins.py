@@ -345,6 +345,7 @@ def _measured_13(setup: Setup) -> Numbers:
         "plans": f"{len(seeds)} a point",
         "mu": f"{MU_13:g}",
         "mu counts": BY_STREAMS,
+        "stale tuples": "JAQPOT lets go of them, as it runs; the others do not",
     }
     return {"ours": ours, "freshness": FRESHNESS, "shapes": by_freshness(ALLOCATORS, FRESHNESS, seeds)}
 

@@ -2,7 +2,7 @@
 
       Figure 11    selectivities change after 3 and 7 tenths of a run; probes are allocated anew as that is noticed
       Figure 12    results over those of a run in which every probe is made, by the share of all tuples that may probe
-      Figure 13    stale results with few probes: JAQPOT as the engine runs it, which lets go of what is too old; of
+      Figure 13    stale results with few probes: JAQPOT as the engine runs it, letting go of what is too old; with
                    the others nothing but the allocation keeps them away
 
 ``overload`` has the settings and the runs. Figure 11 has the paper's selectivities. So that all results can be made

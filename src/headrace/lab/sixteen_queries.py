@@ -14,7 +14,7 @@ whole path is slow, Chain and segment cut it twice, and simplified segment once.
 
 With ``variants`` each query is there several times, each time with another condition over two streams. No selection
 before the join can take it, so that each variant has its own select-project and aggregate, and from three streams on
-its own join: three of each are 48 queries with 113 operators that take turns.
+its own join: three of each are 48 queries with 116 operators that take turns.
 
 Owns the program and its rows, and ``counted``. The engine and Spark run the same text: rows are the generator's. Event
 time passes fifty times slower than the clock (``speed``), so that bursts last for seconds of the clock.
