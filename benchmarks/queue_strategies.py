@@ -5,8 +5,9 @@ streams' selections take turns (with ``--variants 3`` more than 100 do), under a
 strategies on the same arrivals. In the engine by a real clock, a micro-batch each in turn, so that whatever else the
 machine does meets all of them (``headrace.lab.queue_strategies``); with ``--spark`` on Spark, too, one after the other,
 through the public API with two shards (``--only-spark``: that alone). Threshold runs with half the memory that path
-capacity needs, with four fifths, and with plenty. No strategy is kept from starving anyone, as in the paper (``fairness = 'static'``). Memory is what is carried over from
-one micro-batch to the next; in the engine also what waits at the most within one.
+capacity needs, with four fifths, and with plenty. No strategy is kept from starving anyone, as in the paper
+(``fairness = 'static'``). Memory is what is carried over from one micro-batch to the next; in the engine also what waits
+at the most within one.
 
 Writes ``strategies.json``, ``strategies.md`` and ``strategies.png`` (and the same with ``-spark``). Targets are
 reported, met or missed.
