@@ -6,8 +6,8 @@ strategies on the same arrivals. In the engine by a real clock, a micro-batch ea
 machine does meets all of them (``headrace.lab.queue_strategies``); with ``--spark`` on Spark, too, one after the other,
 through the public API with two shards (``--only-spark``: that alone). Threshold runs with half the memory that path
 capacity needs, with four fifths, and with plenty. No strategy is kept from starving anyone, as in the paper
-(``fairness = 'static'``). Memory is what is carried over from one micro-batch to the next; in the engine also what waits
-at the most within one.
+(``fairness = 'static'``). Memory is what is carried over from one micro-batch to the next; in the engine also what
+waits at the most within one.
 
 Writes ``strategies.json``, ``strategies.md`` and ``strategies.png`` (and the same with ``-spark``). Targets are
 reported, met or missed.
