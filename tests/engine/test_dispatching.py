@@ -166,6 +166,14 @@ def test_an_aggregate_is_measured_with_what_its_evaluation_gives_and_takes(monke
     assert 16 <= facts.output_bytes <= 32
 
 
+def test_a_joins_results_weigh_what_they_weigh_before_the_next_operator() -> None:
+    plan = plan_of("CREATE QUERY c AS SELECT a.k, SUM(b.n) AS n FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 1 s;")
+    shard = shard_of(plan)
+    list(shard.step(events(plan), ProbeBudget(10**6), Pace()))
+    facts = {name.split()[0]: one for name, one in shard.dispatcher.meters.facts().items()}
+    assert facts["join"].output_bytes == facts["select-project"].input_bytes > 24
+
+
 def test_what_is_remembered_of_operators_that_are_gone_is_let_go() -> None:
     plan, later = plan_of(BY_K + BY_N), plan_of(BY_N)
     options = ShardOptions(scheduling=Scheduling("path", "aging", None))

@@ -366,6 +366,12 @@ def _rows_from_json(kept: Sequence[Any], source: SegmentSource) -> RawRows:
     return RawRows(unpack_batch(source.stored(name)), tuple(queries), part, complete_us, name, size_bytes)
 
 
+def queued_bytes(found: FoundRows) -> int:
+    """What results weigh while they wait to be folded: with the marks that ``_to_fold`` gives each."""
+    size_bytes: int = found.rows.nbytes + 3 * 8 * len(found.newest_us)
+    return size_bytes
+
+
 def _to_fold(found: FoundRows) -> RawRows:
     arrived_us = np.full(len(found.newest_us), found.arrived_us)
     marks = [pa.array(values) for values in (found.newest_us, found.since_us, arrived_us)]

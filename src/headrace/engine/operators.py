@@ -24,7 +24,7 @@ from headrace.engine.admitting import taken_ahead, with_seen, without_idle_guest
 from headrace.engine.blocks import Backlog, HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
-from headrace.engine.downstream import Downstream, WorkDone
+from headrace.engine.downstream import Downstream, WorkDone, queued_bytes
 from headrace.engine.events import DropSegment, Effect, EmitRows
 from headrace.engine.expiring import expire
 from headrace.engine.group_folds import GroupFolds
@@ -305,7 +305,7 @@ class GroupOperator:
         for one in emitted:
             by_class[one.queries[0]] += one.batch.num_rows
         rows = max([*by_class.values(), *(len(one.newest_us) for one in found)], default=0)
-        size_bytes = sum(one.batch.nbytes for one in emitted) + sum(one.rows.nbytes for one in found)
+        size_bytes = sum(one.batch.nbytes for one in emitted) + sum(map(queued_bytes, found))
         return WorkDone(weight, rows_out=rows, bytes_out=size_bytes)
 
     def join_turn(self, budget: ProbeBudget, selectivity: float) -> Iterator[Effect | WorkDone]:
