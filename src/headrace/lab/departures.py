@@ -94,8 +94,8 @@ _MU_UNTOLD = (
     "printed for Figure 13, 2% to 4% are infeasible."
 )
 _AS_MUCH = (
-    "By the formulas, too, plans as small as those on a shard need about as much in either shape (25% and 24% over 100 "
-    "plans): where states in between are small, the second path of a bushy plan costs little."
+    "By the formulas, too, plans as small as those on a shard need about as much in either shape: where states in "
+    "between are small, the second path of a bushy plan costs little."
 )
 _FIXED_COST = (
     "A step has a fixed cost of some milliseconds whatever its plan; with few tuples a step, as in quick runs, it "
