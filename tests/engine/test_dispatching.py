@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from math import exp
 from typing import Any
 
@@ -166,12 +167,64 @@ def test_an_aggregate_is_measured_with_what_its_evaluation_gives_and_takes(monke
     assert 16 <= facts.output_bytes <= 32
 
 
-def test_a_joins_results_weigh_what_they_weigh_before_the_next_operator() -> None:
-    plan = plan_of("CREATE QUERY c AS SELECT a.k, SUM(b.n) AS n FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 1 s;")
+def test_what_the_host_does_with_results_is_no_operators_time() -> None:
+    plan, clock = plan_of(BY_K + FEW), Clock()
+    shard = shard_of(plan)
+    for _ in shard.step(events(plan), ProbeBudget(10**6), Pace(clock=clock)):
+        clock.now_s += 1.0
+    spent_s = {name: one.spent_s for name, one in shard.dispatcher.meters.by_name.items()}
+    assert clock.now_s > 2
+    assert spent_s == dict.fromkeys(shard.dispatcher.turns, 0.0)
+
+
+def test_operators_are_measured_by_the_processors_time_where_the_host_tells_it() -> None:
+    ticks = count()
+    plan = plan_of(BY_K + "CREATE QUERY per_k AS SELECT k, COUNT(*) AS n FROM a GROUP BY k WINDOW 10 s;")
+    shard = shard_of(plan)
+    list(shard.step(events(plan), ProbeBudget(10**6), Pace(clock=lambda: -1e6, processor=lambda: float(next(ticks)))))
+    spent_s = [one.spent_s for one in shard.dispatcher.meters.by_name.values()]
+    assert len(spent_s) >= 4
+    assert all(1 <= one < next(ticks) for one in spent_s)
+
+
+CHAINED = "FROM a, b, a c WHERE a.k = b.k AND b.n = c.n AND a.n + c.k > 20"
+
+
+@pytest.mark.parametrize(
+    ("queries", "readers"),
+    [
+        (["SELECT a.k, SUM(b.n) AS n FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 1 s"], 1),
+        ([f"SELECT a.k, SUM(b.n) AS n {CHAINED} GROUP BY a.k WINDOW 1 ms"], 1),
+        ([f"SELECT a.k, c.n {CHAINED} WINDOW {window} ms" for window in (1, 2)], 1),
+        ([f"SELECT {columns} {CHAINED} WINDOW 1 ms" for columns in ("a.k", "a.n, b.n AS m", "c.k")], 3),
+    ],
+)
+def test_a_join_is_measured_to_give_what_waits_before_the_next_operators(queries: list[str], readers: int) -> None:
+    """However many searches found it, and in however many windows."""
+    plan = plan_of("".join(f"CREATE QUERY q{number} AS {text};" for number, text in enumerate(queries)))
     shard = shard_of(plan)
     list(shard.step(events(plan), ProbeBudget(10**6), Pace()))
-    facts = {name.split()[0]: one for name, one in shard.dispatcher.meters.facts().items()}
-    assert facts["join"].output_bytes == facts["select-project"].input_bytes > 24
+    meters = shard.dispatcher.meters.by_name
+    (join,) = (one for name, one in meters.items() if name.startswith("join"))
+    after = [one for name, one in meters.items() if name.startswith("select-project")]
+    assert len(after) == readers
+    assert [one.tuples_in for one in after] == [join.tuples_out] * readers
+    assert join.tuples_out > 100
+    assert sum(one.bytes_in for one in after) == join.bytes_out >= 8 * readers * join.tuples_out
+
+
+def test_a_projection_is_measured_to_give_what_waits_before_all_its_readers() -> None:
+    plan = plan_of(
+        "CREATE QUERY small AS SELECT a.k, AVG(b.n) AS s FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 1 s;"
+        "CREATE QUERY large AS SELECT a.k, SUM(b.n) AS s FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 5 s;"
+    )
+    shard = shard_of(plan)
+    list(shard.step(events(plan), ProbeBudget(10**6), Pace()))
+    meters = shard.dispatcher.meters.by_name
+    (given,) = (one.bytes_out for name, one in meters.items() if name.startswith("select-project"))
+    taken = [one.bytes_in for name, one in meters.items() if name.startswith("aggregate")]
+    assert len(taken) == 2
+    assert sum(taken) == given > 0
 
 
 def test_what_is_remembered_of_operators_that_are_gone_is_let_go() -> None:

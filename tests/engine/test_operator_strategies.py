@@ -77,6 +77,24 @@ def test_the_end_of_a_path_comes_before_a_slower_path() -> None:
     assert chosen("path", waiting(fast=(1, 5.0), leaf=(1, 1.0), slow=(1, 0.0))) == ["fast"]
 
 
+def test_of_operators_under_one_line_the_one_nearest_the_root_is_next() -> None:
+    """A filter frees less than the projection after it, so both are under one line: of tuples that came at one time
+    those that the filter has let pass go on before it takes others."""
+    below, above = OperatorName("below"), OperatorName("above")
+    graph = OperatorGraph(
+        (
+            OperatorNode(below, OperatorKind.SELECT, "", ("a",)),
+            OperatorNode(above, OperatorKind.PROJECT, "", (below,), (QueryId("q"),)),
+        )
+    )
+    facts = {below: OperatorFacts(1, 0.9), above: OperatorFacts(1, 1)}
+    scheduler = Scheduler.of("chain", "static", graph, facts, StrategyOptions(), StrategyMemory())
+    units = scheduler.units(waiting())
+    assert units[0].priority == units[1].priority
+    chosen = [scheduler.next_unit(waiting(below=(5, below_s), above=(2, 3.0))) for below_s in (3.0, 2.0)]
+    assert [one.operators for one in chosen if one is not None] == [(above,), (below,)]
+
+
 def test_a_turn_is_what_a_unit_can_process_in_a_slice() -> None:
     scheduler = Scheduler.of("path", "static", GRAPH, FACTS, StrategyOptions(slice_s=8), StrategyMemory())
     unit = scheduler.next_unit(waiting(select=(99, 0.0)))

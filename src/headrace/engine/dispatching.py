@@ -34,15 +34,20 @@ UNKNOWN = OperatorFacts(2e-7, 1.0, 100.0, 100.0)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What all shards know alike of the operators, a clock of the host's to measure them by, and over how many shards
-    a stream's tuples are dealt out."""
+    """What all shards know alike of the operators, the host's clocks, and over how many shards a stream's tuples are
+    dealt out. ``processor``: a clock of the processor's time alone, to measure operators by: whatever else the machine
+    does makes none of them slower; without one it is ``clock``."""
 
     facts: Mapping[OperatorName, OperatorFacts] = field(default_factory=dict)
     clock: Callable[[], float] | None = None
     shards: int = 1
+    processor: Callable[[], float] | None = None
 
     def now_s(self) -> float:
         return 0.0 if self.clock is None else self.clock()
+
+    def worked_s(self) -> float:
+        return self.now_s() if self.processor is None else self.processor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +175,18 @@ class Dispatcher:
         self.most_bytes = max(self.most_bytes, waiting_bytes)
 
     def _measured(self, name: OperatorName, work: Iterator[Effect | WorkDone]) -> Iterator[Effect]:
-        began_s = self._pace.now_s()
+        """The effects of a turn; how long it took is told, and not what the host did with them meanwhile."""
+        spent_s, began_s = 0.0, self._pace.worked_s()
         for one in work:
-            if not isinstance(one, WorkDone):
+            spent_s += self._pace.worked_s() - began_s
+            if isinstance(one, WorkDone):
+                taken = one.weight if name in self._leaves else float(one.rows_in)
+                report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
+                self.meters.report(name, report, 0.0)
+                self.turns[name] = self.turns.get(name, 0) + 1
+            else:
                 yield one
-                continue
-            spent_s = self._pace.now_s() - began_s
-            taken = one.weight if name in self._leaves else float(one.rows_in)
-            report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
-            self.meters.report(name, report, 0.0)
-            self.turns[name] = self.turns.get(name, 0) + 1
+            began_s = self._pace.worked_s()
 
     def note_evaluations(self) -> None:
         """Counts, once a step is over, what aggregates gave when their groups were evaluated, and the time that took;

@@ -72,7 +72,7 @@ class TurnItem:
 
 @dataclass(slots=True)
 class WorkDone:
-    """What an operator took and gave in a turn."""
+    """What an operator took and gave in a turn. ``bytes_out``: in the queues of all that read it."""
 
     weight: float = 0.0
     rows_in: int = 0
@@ -159,16 +159,22 @@ class Downstream:
 
     def put(
         self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows], found: Sequence[FoundRows]
-    ) -> None:
-        """An item for every class, of what a turn of the join made."""
+    ) -> WorkDone:
+        """An item for every class, of what a turn of the join made: as many results as the class with the most of them
+        has, and the bytes of all."""
         rows: dict[int, list[RawRows]] = {}
         for one in emitted:
             number = self._class_of[one.queries[0]]
             rows.setdefault(number, []).append(RawRows(one.batch, one.queries, one.part))
         for folded in (one for one in found if one.number in self._first):
             rows.setdefault(folded.number, []).append(_to_fold(folded))
+        done = WorkDone(weight)
         for number, name in self._first.items():
-            self.stages[name].put(TurnItem(weight, came, known_us, self._epoch, rows.get(number, [])))
+            item = TurnItem(weight, came, known_us, self._epoch, rows.get(number, []))
+            self.stages[name].put(item)
+            done.rows_out = max(done.rows_out, sum(one.batch.num_rows for one in item.rows))
+            done.bytes_out += item.size_bytes
+        return done
 
     def takes(self, emission: EmitRows) -> bool:
         """Whether an operator here is to go on with this; what was finished before its class had operators is not."""
@@ -195,7 +201,8 @@ class Downstream:
                 self._fold(stage.number, one)
         else:
             made = [self._selected(stage.number, one) for one in item.rows]
-            done.rows_out, done.bytes_out = sum(one.num_rows for one in made), sum(one.nbytes for one in made)
+            done.rows_out = sum(one.num_rows for one in made)
+            done.bytes_out = max(1, len(stage.then)) * sum(one.nbytes for one in made)
             yield from self._given(stage, item, made, selectivity)
         yield done
 
@@ -364,12 +371,6 @@ def _rows_to_json(rows: RawRows) -> list[Any]:
 def _rows_from_json(kept: Sequence[Any], source: SegmentSource) -> RawRows:
     name, size_bytes, queries, part, complete_us = kept
     return RawRows(unpack_batch(source.stored(name)), tuple(queries), part, complete_us, name, size_bytes)
-
-
-def queued_bytes(found: FoundRows) -> int:
-    """What results weigh while they wait to be folded: with the marks that ``_to_fold`` gives each."""
-    size_bytes: int = found.rows.nbytes + 3 * 8 * len(found.newest_us)
-    return size_bytes
 
 
 def _to_fold(found: FoundRows) -> RawRows:

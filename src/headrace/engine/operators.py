@@ -12,7 +12,6 @@ so the turns follow from heartbeats alone: they are the same on every shard.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -24,7 +23,7 @@ from headrace.engine.admitting import taken_ahead, with_seen, without_idle_guest
 from headrace.engine.blocks import Backlog, HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
-from headrace.engine.downstream import Downstream, WorkDone, queued_bytes
+from headrace.engine.downstream import Downstream, WorkDone
 from headrace.engine.events import DropSegment, Effect, EmitRows
 from headrace.engine.expiring import expire
 from headrace.engine.group_folds import GroupFolds
@@ -96,7 +95,7 @@ class GroupOperator:
         self._complete_us: int | None = None
         """Until when all tuples have been taken in, in this step."""
         self.joined_s = 0.0
-        """How long turns took in this step, by the host's clock, ``now_s``."""
+        """How long turns took in this step, by ``now_s``, the host's clock for that."""
         self.now_s: Callable[[], float] = lambda: 0.0
         self.hold = HoldBuffer(serial, source, options.hold_bytes)
         self.ahead: Place | None = None
@@ -299,14 +298,9 @@ class GroupOperator:
     def _put(self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows]) -> WorkDone:
         """Queues what a turn made for the operators after it."""
         found = self.folds.take_found()
-        if self.is_deferred:
-            self.downstream.put(weight, came, known_us, emitted, found)
-        by_class: Counter[str] = Counter()
-        for one in emitted:
-            by_class[one.queries[0]] += one.batch.num_rows
-        rows = max([*by_class.values(), *(len(one.newest_us) for one in found)], default=0)
-        size_bytes = sum(one.batch.nbytes for one in emitted) + sum(map(queued_bytes, found))
-        return WorkDone(weight, rows_out=rows, bytes_out=size_bytes)
+        if not self.is_deferred:
+            return WorkDone(weight)
+        return self.downstream.put(weight, came, known_us, emitted, found)
 
     def join_turn(self, budget: ProbeBudget, selectivity: float) -> Iterator[Effect | WorkDone]:
         """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did.

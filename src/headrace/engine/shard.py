@@ -184,7 +184,7 @@ class Shard:
         self._steps += 1
         for operator in self._operators.values():
             operator.step_number, operator.scanned_rows = self._steps, 0.0
-            operator.joined_s, operator.now_s = 0.0, (pace or Pace()).now_s
+            operator.joined_s, operator.now_s = 0.0, (pace or Pace()).worked_s
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
         chosen = next((event for event in told if isinstance(event, OrderingChosen)), OrderingChosen())
@@ -237,7 +237,7 @@ class Shard:
     def _work(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
         """Gives operators turns while the budget allows; trees that may leave probes out do all that they may."""
         for tree in self.trees().values():
-            yield from tree.work(pace.now_s)
+            yield from tree.work(pace.now_s if tree.group.adapts else pace.worked_s)
         self.dispatcher = self._dispatcher()
         if self.dispatcher is None:
             yield from self._take_turns(budget)

@@ -199,7 +199,11 @@ def _ranked(
     """A strategy's units, the best first: made once for a graph and a set of facts, for all shards that a task runs.
     Of one priority those come first that have the least way to go: where arrivals are told apart no further than by
     micro-batch, what is further up is of older tuples."""
-    return tuple(sorted(made(graph, dict(facts), options), key=lambda one: (-one.priority, len(one.operators))))
+
+    def rank(unit: Unit) -> tuple[float, int]:
+        return -unit.priority, len(unit.operators) + graph.above[unit.operators[-1]]
+
+    return tuple(sorted(made(graph, dict(facts), options), key=rank))
 
 
 class Fifo(_Static):

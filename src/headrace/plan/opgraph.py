@@ -133,6 +133,14 @@ class OperatorGraph:
         return {name: not self.consumers[name] for name in self.names}
 
     @cached_property
+    def above(self) -> Mapping[OperatorName, int]:
+        """By operator, how many stand between it and the root, on the longest way."""
+        found: dict[OperatorName, int] = {}
+        for name in reversed(self.names):
+            found[name] = max((1 + found[reader] for reader in self.consumers[name]), default=0)
+        return found
+
+    @cached_property
     def paths(self) -> tuple[OperatorPath, ...]:
         """Every operator path, those of the first leaf first."""
         found = [path for leaf in self.leaves for path in self._paths_from(leaf)]

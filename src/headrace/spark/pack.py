@@ -33,7 +33,7 @@ def packer(
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         now = orders.work(batch_number(), work)
-        clock = None if now.shard.scheduling is None else time.perf_counter
+        clock = None if now.shard.scheduling is None else time.process_time
         known = orders.sources(batch_number()).get(stream.name)
         packing = Packer(now.plan, stream, len(labels), task, now.grids, clock, known)
         for rows in _gathered(batches):

@@ -255,6 +255,6 @@ def _budget(work: Work, orders: Orders) -> ProbeBudget:
 
 
 def _pace(work: Work, options: HostOptions) -> Pace:
-    """What this micro-batch's operators are taken to be like, alike on all shards, and this task's clock."""
+    """What this micro-batch's operators are taken to be like, alike on all shards, and this task's clocks."""
     facts = {} if work.shard.scheduling is None else options.orders.facts(batch_number())
-    return Pace(facts, time.perf_counter, len(options.labels))
+    return Pace(facts, time.perf_counter, len(options.labels), time.process_time)
