@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.arrow_types import arrow_schema
-from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows, TimesReached
+from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows, Lack, Past, TimesReached
 from headrace.engine.finishing import GroupRows, finished_rows
 from headrace.engine.folded_rows import FoldedRows, Stays
 from headrace.engine.folds import joined, least_first, pairs_of, panes_of, raises
@@ -96,10 +96,48 @@ class FoldOperator:
         for number, pairs in pairs_of(self.folding, rows, stays):
             self._take(number, pairs)
 
-    def take_panes(self, number: int, batch: pa.RecordBatch, arrived_us: int) -> None:
+    def add_past(self, rows: FoldedRows, newest_us: Int64s, since_us: Int64s, past: Past) -> Iterator[Effect]:
+        """Takes results that were found once more. A window that was not there tells them apart as exactly as it needs
+        to."""
+        stays = Stays.of(since_us, self._points.marked(newest_us, past.known_us))
+        for number, panes in ((MAIN, panes_of(self.folding, rows, stays)), *pairs_of(self.folding, rows, stays)):
+            if self._forwards:
+                yield EmitPanes(self._group, self.folding.identity, number, panes.to_batch(), LOWEST, past)
+            else:
+                self._take_past(number, panes, past)
+
+    def before_past(self) -> Iterator[Effect]:
+        """Readies itself for what its windows have let go of: all of that is found once more, also what came already
+        and waits to be counted."""
+        if not self._forwards:
+            self.let_go()
+            return
+        for number, panes in self._waiting():
+            past = Past(LOWEST, Lack.NOTHING)
+            yield EmitPanes(self._group, self.folding.identity, number, panes.to_batch(), self._arrived_us, past)
+
+    def let_go(self) -> None:
+        """Lets go of all that no window that was there reaches, wherever it is."""
+        for store in self._stores.values():
+            store.cut_before(self._cutoff_us)
+        for waiting in self._coming.values():
+            waiting.let_go_before(self._cutoff_us)
+
+    def _take_past(self, number: int, panes: Panes, past: Past) -> None:
+        if past.lack is Lack.LET_GO:
+            panes = panes.take(panes.since_us < self._cutoff_us)
+        elif past.lack is Lack.NEW:
+            self._kept_us = max(self._kept_us, past.known_us)
+        self._take(number, panes)
+
+    def take_panes(self, number: int, batch: pa.RecordBatch, arrived_us: int, past: Past | None = None) -> None:
         """Takes panes that another shard has sent on."""
         self._arrived_us = max(self._arrived_us, arrived_us)
-        self._take(number, Panes.from_batch(batch, self._is_least if number == MAIN else ()))
+        panes = Panes.from_batch(batch, self._is_least if number == MAIN else ())
+        if past is None:
+            self._take(number, panes)
+        else:
+            self._take_past(number, panes, past)
 
     def _take(self, number: int, panes: Panes) -> None:
         """After an end, what comes counts from later on: its time has been evaluated."""
@@ -151,10 +189,15 @@ class FoldOperator:
         return coming.after([run.rows() for run in self._stores[MAIN].runs], first_us)
 
     def _send(self) -> Iterator[Effect]:
+        for number, panes in self._waiting():
+            yield EmitPanes(self._group, self.folding.identity, number, panes.to_batch(), self._arrived_us)
+
+    def _waiting(self) -> Iterator[tuple[int, Panes]]:
+        """All panes that came, which wait here no longer."""
         for number, waiting in self._coming.items():
             panes = waiting.take_all()
             if panes is not None:
-                yield EmitPanes(self._group, self.folding.identity, number, panes.to_batch(), self._arrived_us)
+                yield number, panes
 
     def _all_coming(self) -> Panes | None:
         """What comes for the groups; of distinct values what they add."""

@@ -12,11 +12,11 @@ a step is given what every shard has sent in one micro-batch, and is as determin
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from headrace.engine.aggregating import FoldOperator, names_kept
-from headrace.engine.events import DropSegment, Effect, EmitPanes, TimesReached
+from headrace.engine.events import DropSegment, Effect, EmitPanes, Lack, TimesReached
 from headrace.engine.histories import Points
 from headrace.engine.window import SegmentSource, Serial
 from headrace.errors import StateError
@@ -42,18 +42,30 @@ class Combiner:
         """Takes what the shards have sent; gives rows, and what to keep and drop."""
         yield from (DropSegment(name) for name in self._orphans)
         self._orphans = []
+        told = list(sent)
+        self._take([one for one in told if isinstance(one, EmitPanes)])
         reached: dict[tuple[str, str], list[TimesReached]] = {}
-        for one in sent:
-            place = (one.group, one.folding)
-            if isinstance(one, TimesReached):
-                reached.setdefault(place, []).append(one)
-            else:
-                self.operators[place].take_panes(one.number, one.batch, one.arrived_us)
-        for place, told in reached.items():
-            known_us = {window: min(dict(one.complete_us)[window] for one in told) for window, _ in told[0].complete_us}
-            yield from self.operators[place].evaluate(known_us, ended=all(one.ended for one in told))
+        for one in (one for one in told if isinstance(one, TimesReached)):
+            reached.setdefault((one.group, one.folding), []).append(one)
+        for place, times in reached.items():
+            known_us = {
+                window: min(dict(one.complete_us)[window] for one in times) for window, _ in times[0].complete_us
+            }
+            yield from self.operators[place].evaluate(known_us, ended=all(one.ended for one in times))
         for operator in self.operators.values():
             yield from operator.settle()
+
+    def _take(self, sent: Sequence[EmitPanes]) -> None:
+        """Takes the panes of all shards: where some were found once more, first what had been found before."""
+        before = [one.past is not None and one.past.lack is Lack.NOTHING for one in sent]
+        self._take_all([one for one, is_before in zip(sent, before, strict=True) if is_before])
+        for place in {(one.group, one.folding) for one in sent if one.past and one.past.lack is Lack.LET_GO}:
+            self.operators[place].let_go()
+        self._take_all([one for one, is_before in zip(sent, before, strict=True) if not is_before])
+
+    def _take_all(self, sent: Iterable[EmitPanes]) -> None:
+        for one in sent:
+            self.operators[one.group, one.folding].take_panes(one.number, one.batch, one.arrived_us, one.past)
 
     @property
     def size_bytes(self) -> int:

@@ -14,7 +14,7 @@ at the end of a step is stored once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,6 +154,8 @@ class Downstream:
             self.stages |= {name: Stage(number, folds=True) for name in last}
         self._conditions = [_conditions_of(cls) for cls in classes]
         self._dropped: list[str] = []
+        self._passed_over: set[OperatorName] = set()
+        """Aggregates that are given nothing of what is worked off now."""
 
     # --- queues
 
@@ -206,12 +208,23 @@ class Downstream:
             yield from self._given(stage, item, made, selectivity)
         yield done
 
+    def fold_waiting(self, asked: Collection[int], new: Collection[int]) -> None:
+        """Has all that waits for these classes' aggregates folded; new ones get nothing of it."""
+        mine = {name: stage for name, stage in self.stages.items() if stage.folds and stage.number in asked}
+        self._passed_over = {name for name, stage in mine.items() if stage.number in new}
+        readers = [name for name, stage in self.stages.items() if mine.keys() & stage.then]
+        for name in (*readers, *mine):
+            while self.stages[name].items:
+                for one in self.run(name, 1.0):
+                    assert isinstance(one, WorkDone), "what is to be folded is given to nobody else"
+        self._passed_over = set()
+
     def _given(
         self, stage: Stage, item: TurnItem, made: Sequence[pa.RecordBatch], selectivity: float
     ) -> Iterator[Effect]:
         """What a select-project made: on to the aggregate, or out."""
         pairs = [(one, batch) for one, batch in zip(item.rows, made, strict=True) if batch.num_rows]
-        for name in stage.then:
+        for name in (one for one in stage.then if one not in self._passed_over):
             rows = [RawRows(batch, complete_us=one.complete_us) for one, batch in pairs]
             self.stages[name].put(TurnItem(item.weight * selectivity, item.came, item.known_us, item.epoch, rows))
         if stage.then:

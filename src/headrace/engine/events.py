@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -123,6 +124,29 @@ class EmitCount:
     fresh: Freshness | None = field(default=None, compare=False, repr=False)
 
 
+class Lack(Enum):
+    """Why a class's aggregate has not what was found once more for it."""
+
+    NOTHING = "nothing"
+    """It has not been given it yet, though it was found for it: this comes first."""
+
+    NEW = "new"
+    """There was no such class."""
+    FURTHER = "further"
+    """It lies further back than was looked for."""
+    LET_GO = "let go"
+    """The windows that were there have let go of it; or else it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Results of held tuples that were found once more, for queries that came live. A new class begins after
+    ``known_us``: so far all of them are known."""
+
+    known_us: int
+    lack: Lack
+
+
 @dataclass(frozen=True, slots=True)
 class EmitPanes:
     """Partial aggregates (``panes``) of a class whose groups span shards, to where those of all shards meet; ``number``
@@ -133,6 +157,7 @@ class EmitPanes:
     number: int
     batch: pa.RecordBatch = field(repr=False)
     arrived_us: int
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True)

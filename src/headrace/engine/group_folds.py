@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.aggregating import FoldOperator
-from headrace.engine.events import Effect
+from headrace.engine.events import Effect, Lack, Past
 from headrace.engine.folded_rows import FoldedRows
-from headrace.engine.histories import NEVER, Points
+from headrace.engine.histories import LOWEST, NEVER, Points
 from headrace.engine.keys import Int64s
+from headrace.engine.lookback import Asked
 from headrace.engine.measuring import WorkReport, watched
 from headrace.engine.output import GroupOutputs
 from headrace.engine.spaces import Matches, Space
@@ -89,6 +90,29 @@ class GroupFolds:
         batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         since_us = np.minimum.reduce([some + more for some, more in zip(times, offsets, strict=True)])
         return FoundRows(number, batch, np.maximum.reduce(times), since_us, complete_us, arrived_us)
+
+    def look_back(
+        self,
+        outputs: GroupOutputs,
+        matches: Matches,
+        spaces: Sequence[Space],
+        asked: Mapping[int, Asked],
+        known_us: int,
+    ) -> Iterator[Effect]:
+        """Folds matches that were found once more, for the classes that lack them. ``outputs``: what finished rows are
+        made of."""
+        times = [space.times(addresses) for space, addresses in zip(spaces, matches.sides, strict=True)]
+        newest_us = np.maximum.reduce(times)
+        for number, one in asked.items():
+            offsets = self.operators[number].folding.offsets
+            since_us = np.minimum.reduce([some + more for some, more in zip(times, offsets, strict=True)])
+            for lack, mine in one.parts(newest_us, since_us):
+                part = matches.where(np.flatnonzero(mine))
+                for passing, positions, rows, _ in outputs.folded(part, spaces) if len(part) else ():
+                    if passing == number:
+                        kept_us = newest_us[mine][positions], since_us[mine][positions]
+                        past = Past(known_us if lack is Lack.NEW else LOWEST, lack)
+                        yield from self.operators[number].add_past(rows, *kept_us, past)
 
     def take_found(self) -> list[FoundRows]:
         """What was found since it was last asked for."""

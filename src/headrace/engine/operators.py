@@ -33,6 +33,7 @@ from headrace.engine.holding import HoldBuffer, marked_early
 from headrace.engine.inputs import ALL_STREAMS, END_OF_TIME, InputState, Place
 from headrace.engine.keys import Int64s
 from headrace.engine.levels import is_done, scan_levels, turn_cost
+from headrace.engine.lookback import Asked, held_matches
 from headrace.engine.options import OperatorOptions
 from headrace.engine.output import Cut, Emission, GroupOutputs, cut_for, outputs_of, reach_of
 from headrace.engine.policy import Turn, policy_for
@@ -46,7 +47,7 @@ from headrace.model import QueryId
 from headrace.plan.canonical import Sizes
 from headrace.plan.facts import Measured
 from headrace.plan.opgraph import OperatorName
-from headrace.plan.sharing import Group, Member, OutputClass
+from headrace.plan.sharing import Delivery, Group, Member, OutputClass
 
 
 class GroupOperator:
@@ -86,6 +87,10 @@ class GroupOperator:
         self._turn_of: PendingBlock
         self.folds = GroupFolds(group, options.points, serial, forwards=options.forwards)
         self.is_deferred = classes is not None
+        self._classes = group.classes if classes is None else tuple(classes)
+        self._source = source
+        self.asked: dict[int, Asked] = {}
+        """By class, what its aggregate lacks of what was found before this step."""
         raw, folds = group.classes if classes else (), self.folds.operators
         self.downstream = Downstream(classes or (), raw, names, folds, since, epoch)
         self._serial = serial
@@ -111,6 +116,43 @@ class GroupOperator:
     @cached_property
     def _outputs(self) -> GroupOutputs:
         return outputs_of(self.group.classes, tuple(self.inputs[index].collected for index in self.group.sides))
+
+    # --- queries that come live
+
+    def ask(self, kept: Mapping[str, Sequence[int]]) -> None:
+        """Says what aggregates lack that was found before; ``kept``: what ``fold_reaches`` was when it was found."""
+        for number, fold in self.folds.operators.items() if self.group.is_join else ():
+            window_us, given_us = kept.get(fold.folding.identity, (None, None))
+            if window_us is None or max(fold.folding.windows_us) > window_us:
+                self.asked[number] = Asked(given_us)
+
+    def fold_reaches(self) -> dict[str, tuple[int, int]]:
+        """By aggregate: its largest window; how far back the results lie that it is given."""
+        if not self.group.is_join:
+            return {}
+        given_us = self._outputs.given_us
+        return {
+            fold.folding.identity: (max(fold.folding.windows_us), given_us[number])
+            for number, fold in self.folds.operators.items()
+        }
+
+    def look_back(self) -> Iterator[Effect]:
+        """Gives aggregates what they lack of what has been found before: all of it, whatever the budget."""
+        asked, self.asked = self.asked, {}
+        if not asked or self.group.is_tree:
+            return
+        finals = [final for number in asked for final in self.folds.operators[number].folding.finals]
+        reach = reach_of([final.sizes for final in finals])
+        outputs = outputs_of(self._classes, tuple(self.inputs[index].collected for index in self.group.sides))
+        joined_us = LOWEST if self.progress is None else self.progress.known_us
+        known_us = min([joined_us, *(block.known_us for block in self.pending)])
+        new = {number for number, one in asked.items() if one.found_us is None}
+        self.downstream.fold_waiting(asked, new)
+        for number in sorted(asked.keys() - new):
+            yield from self.folds.operators[number].before_past()
+        held = held_matches(self.group, self.inputs, self.pending, self._options, reach, self._source)
+        for matches, spaces in held:
+            yield from self.folds.look_back(outputs, matches, spaces, asked, known_us)
 
     # --- taking in
 
@@ -361,7 +403,11 @@ class GroupOperator:
     def _served(self, block: PendingBlock) -> list[Member]:
         if block.epoch == self._epoch:
             return self._members
-        return [member for member in self._members if self._since[member.identity] <= block.epoch]
+        return [
+            member
+            for member in self._members
+            if self._since[member.identity] <= block.epoch or self._delivery[member.identity] is Delivery.FOLDED
+        ]
 
     def _scan_on(self, block: PendingBlock, upto: int) -> Iterator[Effect]:
         """Takes a block through the windows up to ``upto`` (a number of them), and emits what that completes."""

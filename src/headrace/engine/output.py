@@ -147,6 +147,11 @@ class GroupOutputs:
             for (delivery, outputs, is_raw, is_early, only_filtered), numbers in found.items()
         )
 
+    @property
+    def given_us(self) -> dict[int, int]:
+        """By class that is folded, how far back the results lie that it is given."""
+        return {cls.number: min(cls.reach) for cls in self._folded}
+
     def emissions(self, matches: Matches, spaces: Sequence[Space], arrived_us: Int64s, cut: Cut) -> Iterator[Emission]:
         """What is made of these matches, all of whose windows are done: batches (or counts) with their readers."""
         if not len(matches):

@@ -189,6 +189,8 @@ class Shard:
         self._orphans = []
         chosen = next((event for event in told if isinstance(event, OrderingChosen)), OrderingChosen())
         self.progress.idle = chosen.idle
+        for operator in self._operators.values():
+            yield from operator.look_back()
         self._begin(told)
         floors = self._hear([event for event in told if isinstance(event, ProgressMade)])
         self.progress.pass_idle(*self._reading())

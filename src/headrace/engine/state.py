@@ -35,6 +35,7 @@ def operator_to_json(operator: GroupOperator) -> dict[str, Any]:
         "is_deferred": operator.is_deferred,
         "queues": operator.downstream.to_json(),
         "folds": {fold.folding.identity: fold.to_json() for fold in operator.folds.operators.values()},
+        "reaches": operator.fold_reaches(),
     }
 
 
@@ -57,6 +58,8 @@ def operator_from_json(kept: dict[str, Any], operator: GroupOperator, source: Se
             folds[identity].from_json(one, source)
         else:
             operator.let_go(names_kept(one))
+    if "reaches" in kept:  # a state of an earlier version does not say what aggregates were given
+        operator.ask(kept["reaches"])
 
 
 def names_in(kept: dict[str, Any]) -> Iterator[str]:

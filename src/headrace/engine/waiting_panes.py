@@ -65,6 +65,15 @@ class WaitingPanes:
         self.pieces = []
         return found
 
+    def let_go_before(self, since_us: int) -> None:
+        """Lets go of those whose since is before a time."""
+        for place, piece in enumerate(self.pieces):
+            stays = piece.panes.since_us >= since_us
+            if not stays.all():
+                self._drop(piece)
+                self.pieces[place] = PanePiece(piece.panes.take(stays))
+        self.pieces = [piece for piece in self.pieces if len(piece.panes)]
+
     def _drop(self, piece: PanePiece) -> None:
         if piece.name is not None:
             self._dropped.append(piece.name)

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.engine.combining import Combiner
-from headrace.engine.events import DropSegment, EmitCount, EmitPanes, EmitRows, KeepSegment, TimesReached
+from headrace.engine.events import DropSegment, EmitCount, EmitPanes, EmitRows, KeepSegment, Lack, Past, TimesReached
 from headrace.engine.histories import Points
 from headrace.engine.segments import pack_batch, unpack_batch
 from headrace.plan.sharing import SharedPlan
@@ -40,6 +40,8 @@ def to_report(effect: Sent, shard: int) -> Report:
         told = {"group": effect.group, "folding": effect.folding, "ended": effect.ended, "us": effect.complete_us}
         return Report(REACHED, shard, detail=json.dumps(told))
     told = {"group": effect.group, "folding": effect.folding, "number": effect.number, "arrived": effect.arrived_us}
+    if effect.past is not None:
+        told["past"] = [effect.past.known_us, effect.past.lack.value]
     return Report(PANES, shard, (), effect.batch.num_rows, json.dumps(told), pack_batch(effect.batch).to_pybytes())
 
 
@@ -49,7 +51,8 @@ def from_report(row: Any) -> Sent:
     if row.kind == REACHED:
         return TimesReached(told["group"], told["folding"], tuple(map(tuple, told["us"])), told["ended"])
     batch = unpack_batch(bytes(row.payload))
-    return EmitPanes(told["group"], told["folding"], told["number"], batch, told["arrived"])
+    past = Past(told["past"][0], Lack(told["past"][1])) if "past" in told else None
+    return EmitPanes(told["group"], told["folding"], told["number"], batch, told["arrived"], past)
 
 
 @dataclass(frozen=True, slots=True)
