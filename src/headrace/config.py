@@ -357,8 +357,8 @@ class Settings:
     evaluate: str = _setting(
         "batch",
         _one_of("batch", "eager"),
-        "when aggregates are evaluated, unless reevaluate says how often: with each micro-batch, or eager, whenever "
-        "a tuple comes or leaves",
+        "when aggregates are evaluated where reevaluate does not say how often: with each micro-batch, or eager, "
+        "whenever a tuple comes or leaves; not both",
     )
     expire_us: int | None = _setting(
         None,

@@ -33,6 +33,7 @@ _OPERATORS = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.DPipe: "concat_op",
     exp.Like: "like", exp.ILike: "ilike",
 }  # fmt: skip
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _TIMED = frozenset(("=", "<>", "<", "<=", ">", ">=", "in", "-", "coalesce", "nullif", "greatest", "least", "case"))
 """Functions in which a text beside a time is read as a time."""
 _PARTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -70,8 +71,22 @@ class Lowering:
         if unread or (kind not in _OPERATORS and kind not in _FORMS):
             raise self._not_run(node)
         operands = (node.args.get("this"), node.args.get("expression"))
+        if kind in _COMPARISONS:
+            self._check_tested(operands[1])
         lowered = self.call(_OPERATORS[kind], node, operands) if kind in _OPERATORS else _FORMS[kind](self, node)
         return self.made("not", node, (lowered,)) if node.args.get("negate") else lowered
+
+    def _check_tested(self, right: Node | None) -> None:
+        """Refuses IS after a comparison without brackets: SQL tests what is compared, and the tree has it otherwise
+        (in brackets, which are its own where the text has none)."""
+        inner = unwrap(right) if isinstance(right, exp.Paren) else None
+        tested = inner.this if isinstance(inner, exp.Not) else inner
+        if isinstance(tested, exp.Is) and not self.source.text[: self.span(tested).start].rstrip().endswith("("):
+            raise self.source.error(
+                "IS after a comparison can be read in two ways",
+                self.span(tested),
+                "write (a = b) IS NULL, with brackets",
+            )
 
     def _not_run(self, node: Node) -> Exception:
         span = self.span(node)
