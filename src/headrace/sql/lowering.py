@@ -82,11 +82,8 @@ class Lowering:
         inner = unwrap(right) if isinstance(right, exp.Paren) else None
         tested = inner.this if isinstance(inner, exp.Not) else inner
         if isinstance(tested, exp.Is) and not self.source.text[: self.span(tested).start].rstrip().endswith("("):
-            raise self.source.error(
-                "IS after a comparison can be read in two ways",
-                self.span(tested),
-                "write (a = b) IS NULL, with brackets",
-            )
+            place = self.span(tested)
+            raise self.source.error("IS after a comparison can be read in two ways", place, "write (a = b) IS NULL")
 
     def _not_run(self, node: Node) -> Exception:
         span = self.span(node)
