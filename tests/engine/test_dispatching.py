@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, product
 from math import exp
 from typing import Any
 
@@ -20,6 +20,7 @@ from headrace.engine.levels import turn_cost
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.strategies import Mode
+from headrace.model import QueryId
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.shard_graph import join_name
 from headrace.plan.sharing import SharedPlan, share
@@ -138,6 +139,40 @@ def test_nobody_starves_in_a_step_of_one_turn(fairness: str) -> None:
             turns[name] = turns.get(name, 0) + more
     assert turns[slow] >= 3
     assert turns[quick] >= 3
+
+
+SLOW, QUICK = OperatorFacts(3e-6, 1.0, 24, 24), OperatorFacts(1e-6, 1.0, 24, 24)
+
+
+@pytest.mark.parametrize("windows", ["4 s, 8 s", "10 ms, 8 s"])
+@pytest.mark.parametrize("policy", ["swf", "mqt"])
+@pytest.mark.parametrize(
+    ("strategy", "fairness"),
+    [
+        *product(("fifo", "chain", "path", "threshold"), ("oldest", "aging")),
+        ("fifo", "static"),
+    ],
+)
+def test_no_window_waits_for_ever_behind_a_smaller_one(
+    strategy: str, fairness: str, policy: str, windows: str
+) -> None:
+    """A micro-batch's budget is for about one turn: the join's newest blocks through the smaller window are as much as
+    can be done, and its oldest tuples are the oldest of all."""
+    small, large = windows.split(", ")
+    columns = "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW"
+    plan = plan_of(f"CREATE QUERY small AS {columns} {small}; CREATE QUERY large AS {columns} {large};" + BY_N)
+    quick, slow = (join_name(group) for group in plan.groups)
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling(strategy, fairness), policy=policy))
+    rows, turns = dict.fromkeys(plan.queries, 0), dict.fromkeys((quick, slow), 0)
+    for number in range(1, 61):
+        given = shard.step(events(plan, number, rows=40), ProbeBudget(40), Pace({quick: QUICK, slow: SLOW}))
+        for effect in (one for one in given if isinstance(one, EmitRows)):
+            for query in effect.queries:
+                rows[query] += effect.batch.num_rows
+        if number > 20:
+            turns = {name: count + shard.dispatcher.turns.get(name, 0) for name, count in turns.items()}
+    assert min(turns.values()) >= 8
+    assert rows[QueryId("large")] >= rows[QueryId("small")] / 2 > 100
 
 
 class Clock:

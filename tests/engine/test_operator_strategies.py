@@ -119,6 +119,20 @@ def test_a_priority_grows_until_the_slow_path_is_served() -> None:
     assert units.count(["leaf"]) < len(units)
 
 
+def test_a_unit_that_is_chosen_for_its_oldest_tuple_is_marked() -> None:
+    """Under the first form once a period; under the second as often as what is chosen has waited; fifo's always."""
+
+    def marks(strategy: str, fairness: str) -> list[bool]:
+        scheduler = Scheduler.of(strategy, fairness, GRAPH, FACTS, StrategyOptions(), StrategyMemory())
+        units = [scheduler.next_unit(waiting(at_s, leaf=(5, came_s))) for at_s, came_s in ((5, 5), (5, 5), (20, 5))]
+        return [one.is_oldest for one in units if one is not None]
+
+    assert marks("path", "static") == [False, False, False]
+    assert marks("path", "oldest") == [True, False, True]
+    assert marks("path", "aging") == [False, False, True]
+    assert all(marks("fifo", fairness) == [True, True, True] for fairness in FAIRNESS)
+
+
 def test_modes_change_at_the_thresholds_and_not_between() -> None:
     memory = StrategyMemory(mean_bytes=20.0)
     options = StrategyOptions(limit_bytes=100, mean_over_s=1e12)

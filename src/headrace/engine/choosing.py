@@ -5,6 +5,9 @@
       aging     priority C f with f = tau Q: the age of the oldest tuple and the tuples waiting, each as a part of the
                 largest of any unit that has tuples
 
+Who waits within a join is the window policy's choice, which may leave its oldest tuples for ever: so a unit that is
+chosen for its oldest tuple is marked, and a join's turn is that tuple's then.
+
 Owns the three choosers and :class:`Scheduler`, which any strategy works with. Cost: static looks from the best unit on
 until one has tuples, the others look at every unit.
 """
@@ -12,6 +15,7 @@ until one has tuples, the others look at every unit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Protocol
 
@@ -71,13 +75,14 @@ class PeriodicallyOldest:
             return self._otherwise.choose(units, waiting)
         self._memory.oldest_served_s = waiting.at_s
         ready = [one for one in units if one.is_ready(waiting)]
-        return _oldest(ready, waiting) if ready else None
+        return replace(_oldest(ready, waiting), is_oldest=True) if ready else None
 
 
 class DynamicPriority:
     """Section 4.2, the second form: the priorities of whole paths or segments grow with how long the oldest tuple on
     them has waited and with all that waits on them. In an overload that lasts all tuples are old: what counts is how
-    long they waited since anything of their path was done."""
+    long they waited since anything of their path was done. What has waited at all is chosen for its age, and so it is
+    the oldest tuple's turn there: or else a join, served ever so often, would take its new tuples each time."""
 
     def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
         del options
@@ -101,9 +106,11 @@ class DynamicPriority:
             priority * age * max(size, LEAST_SIZE)
             for ((_, priority, _), _), age, size in zip(ready, ages, sizes, strict=True)
         ]
-        best, _, ends = ready[values.index(max(values))][0]
+        place = values.index(max(values))
+        (best, _, ends), some = ready[place]
+        has_waited = self._since_s(ends, some) < waiting.at_s
         self._served_s[ends] = waiting.at_s
-        return best
+        return replace(best, is_oldest=True) if has_waited else best
 
     def _since_s(self, ends: str, states: Sequence[QueueState]) -> float:
         """Since when a unit waits: it was served, or the oldest tuple came."""

@@ -156,7 +156,8 @@ class Dispatcher:
             selectivity = facts[name].selectivity
             if name in self._joins:
                 turn = ProbeBudget(budget.limit)
-                yield from self._measured(name, self._joins[name].join_turn(turn, selectivity))
+                work = self._joins[name].join_turn(turn, selectivity, is_oldest=unit.is_oldest)
+                yield from self._measured(name, work)
                 probes = float(turn.spent)
             else:
                 probes = self._stages[name].downstream.stages[name].items[0].weight

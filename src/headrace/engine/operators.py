@@ -302,12 +302,14 @@ class GroupOperator:
             return WorkDone(weight)
         return self.downstream.put(weight, came, known_us, emitted, found)
 
-    def join_turn(self, budget: ProbeBudget, selectivity: float) -> Iterator[Effect | WorkDone]:
+    def join_turn(
+        self, budget: ProbeBudget, selectivity: float, *, is_oldest: bool = False
+    ) -> Iterator[Effect | WorkDone]:
         """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did.
-        ``selectivity``: about how many results a probe finds."""
+        ``selectivity``: about how many results a probe finds; ``is_oldest``: see ``take_turn``."""
         before = budget.spent
         emitted: list[EmitRows] = []
-        yield from self._sorted_out(self.take_turn(budget), emitted)
+        yield from self._sorted_out(self.take_turn(budget, is_oldest=is_oldest), emitted)
         probes, block = budget.spent - before, self._turn_of
         done = self._put(probes * selectivity, block.came, block.known_us, emitted)
         share = probes / max(1, block.weight * len(self.windows))
@@ -317,11 +319,13 @@ class GroupOperator:
         """What a block's waiting turns cost."""
         return turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
 
-    def take_turn(self, budget: ProbeBudget) -> Iterator[Effect]:
-        """One scan, as the policy chooses; without a limit, the oldest block through all windows."""
+    def take_turn(self, budget: ProbeBudget, *, is_oldest: bool = False) -> Iterator[Effect]:
+        """One scan, as the policy chooses; without a limit, or as the turn of the oldest tuple (``is_oldest``), the
+        oldest block through all windows."""
         completed = [self.completed(block) for block in self.pending]
         assert self._policy is not None
-        turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
+        goes_first = is_oldest or budget.limit is None
+        turn = Turn(0, len(self.windows)) if goes_first else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
         sums, before, size_bytes = self.summed(), self._probes_of(block), block.nbytes
         budget.charge(turn_cost(self._levels, block.weight, completed[turn.position], turn.upto))
