@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count, product
 from math import exp
 from typing import Any
@@ -14,9 +14,11 @@ from local_host import Store
 
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
+from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import UNKNOWN, Pace, Scheduling
-from headrace.engine.events import Effect, EmitRows, Event, KeepSegment
+from headrace.engine.events import Effect, EmitRows, Event, KeepSegment, StreamsEnded
 from headrace.engine.levels import turn_cost
+from headrace.engine.output import Cut
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.strategies import Mode
@@ -40,9 +42,9 @@ def plan_of(queries: str) -> SharedPlan:
     return share(script.catalog, tuple(script.queries))
 
 
-def events(plan: SharedPlan, number: int = 1, rows: int = ROWS) -> list[Event]:
-    """A chunk of each stream."""
-    ts = pa.array(number * 1_000_000 + np.arange(rows)).cast(pa.timestamp("us", tz="UTC"))
+def events(plan: SharedPlan, number: int = 1, rows: int = ROWS, every_us: int = 1) -> list[Event]:
+    """A chunk of each stream, at a second's beginning."""
+    ts = pa.array(number * 1_000_000 + np.arange(rows) * every_us).cast(pa.timestamp("us", tz="UTC"))
     keys = pa.array(np.arange(rows) % 100)
     order = pa.array(np.full(rows, number << ORDER_SHIFT))
     batch = pa.RecordBatch.from_arrays([keys, keys, ts, order], names=["k", "n", "ts", ORDER])
@@ -303,3 +305,48 @@ def test_the_most_that_waits_within_a_step_is_told() -> None:
     list(shard.step(events(plan), ProbeBudget(10**9), Pace()))
     assert sum(shard.dispatcher.queues().values()) == 0
     assert shard.dispatcher.most_bytes > 2 * ROWS * 16
+
+
+LONG = "CREATE QUERY long AS SELECT a.k, a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW 10 s;"
+
+
+def backlogged(block: BlockCut, steps: int = 6) -> tuple[Shard, list[dict[str, Any]]]:
+    """A shard with the tuples of so many steps before it, and the rows that came out."""
+    plan = plan_of(LONG)
+    shard = Shard(plan, ShardOptions(Cut.WINDOWS, scheduling=Scheduling(), block=block))
+    rows = []
+    for number in range(1, steps + 1):
+        rows += rows_of(shard.step(events(plan, number, every_us=2_500), ProbeBudget(1), Pace()))
+    return shard, rows
+
+
+def rows_of(effects: Iterable[Effect]) -> list[dict[str, Any]]:
+    return [row for one in effects if isinstance(one, EmitRows) for row in one.batch.to_pylist()]
+
+
+@pytest.mark.parametrize("ending", [[], [StreamsEnded()]])
+def test_what_is_worked_off_goes_to_the_top_before_a_join_takes_more(ending: list[Event]) -> None:
+    """Without a budget, or at the end of the input: no more is held than waited before, and what one block gives."""
+    shard, rows = backlogged(BlockCut(span_us=20_000))
+    waited_bytes = sum(shard.dispatcher.queues().values())
+    rows += rows_of(shard.step(ending, ProbeBudget(), Pace()))
+    assert sum(shard.dispatcher.queues().values()) == 0
+    assert shard.dispatcher.most_bytes < 1.2 * waited_bytes < 24 * len(rows)
+    by_another, others = backlogged(BlockCut())
+    others += rows_of(by_another.step(ending, ProbeBudget(), Pace()))
+    assert rows == others
+
+
+def test_what_comes_with_the_end_of_the_input_is_cut_into_blocks_too() -> None:
+    """Of another stream all was there already, and waited for this one."""
+    plan = plan_of(LONG)
+    most_bytes, rows = [], []
+    for block in (BlockCut(), BlockCut(span_us=20_000)):
+        shard = Shard(plan, ShardOptions(Cut.WINDOWS, scheduling=Scheduling(), block=block))
+        list(shard.step(events(plan, 1, rows=10), ProbeBudget(10**9), Pace()))
+        arrived = [*events(plan, 2, every_us=2_500), *events(plan, 3, every_us=2_500), StreamsEnded()]
+        rows.append(rows_of(shard.step(arrived, ProbeBudget(), Pace())))
+        most_bytes.append(shard.dispatcher.most_bytes)
+    assert rows[0] == rows[1]
+    assert len(rows[0]) > 5_000
+    assert most_bytes[1] < most_bytes[0] / 3

@@ -210,13 +210,20 @@ class Dispatcher:
     # --- without a limit
 
     def work_off(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
-        """All that waits, operator by operator, bottom up."""
+        """All that waits, group by group. The topmost operator that has something is next: what a join made in a turn is
+        gone before it takes another, so that no more than that is held."""
         self._pace = pace
         facts = self._facts()
         self._weigh()
-        for name in self._graph.names:
-            while self._is_busy(name):
+        for names in self._downward():
+            while (name := next(filter(self._is_busy, names), None)) is not None:
                 yield from self._run(Unit((name,), 0.0, (0.0,)), budget, facts)
+
+    def _downward(self) -> Iterator[list[OperatorName]]:
+        """The operators of each group, the topmost first."""
+        for name, group in self._by_name.items():
+            mine = [*group.downstream.stages, *((name,) if name in self._joins else ())]
+            yield sorted(mine, key=self._graph.above.__getitem__)
 
     def _is_busy(self, name: OperatorName) -> bool:
         if name in self._joins:

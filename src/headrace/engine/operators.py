@@ -205,7 +205,8 @@ class GroupOperator:
         """Blocks of each input's rows up to a place, cut by time."""
         last = max(upto)
         before_us = self.heard.before_us() if self.progress is None else self.progress.ts_us
-        ends = boundaries(self._options.block, before_us, last.ts_us)
+        last_us = self._complete_us if last == END_OF_TIME else last.ts_us
+        ends = boundaries(self._options.block, before_us, last_us)
         after, known_us = self.progress, LOWEST if self.progress is None else self.progress.known_us
         for place in [*(Place(end, END_OF_TIME.position) for end in ends), last]:
             if is_ahead:
