@@ -155,9 +155,7 @@ SLOW, QUICK = OperatorFacts(3e-6, 1.0, 24, 24), OperatorFacts(1e-6, 1.0, 24, 24)
         ("fifo", "static"),
     ],
 )
-def test_no_window_waits_for_ever_behind_a_smaller_one(
-    strategy: str, fairness: str, policy: str, windows: str
-) -> None:
+def test_no_window_waits_for_ever_behind_a_smaller_one(strategy: str, fairness: str, policy: str, windows: str) -> None:
     """A micro-batch's budget is for about one turn: the join's newest blocks through the smaller window are as much as
     can be done, and its oldest tuples are the oldest of all."""
     small, large = windows.split(", ")

@@ -210,8 +210,8 @@ class Dispatcher:
     # --- without a limit
 
     def work_off(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
-        """All that waits, group by group. The topmost operator that has something is next: what a join made in a turn is
-        gone before it takes another, so that no more than that is held."""
+        """All that waits, group by group. The topmost operator that has something is next: what a join made in a turn
+        is gone before it takes another, so that no more than that is held."""
         self._pace = pace
         facts = self._facts()
         self._weigh()

@@ -78,9 +78,9 @@ def _sorted_column(index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns of an input's batches are the event time and the key. Where the key is a column, batches may have it
-    or not, as it is read or not by the queries that were there when they came: those without it have a column KEY, which
-    wins. ``more``: how many other keys the rows are searched by."""
+    """Which columns of an input's batches are the event time and the key. Where the key is a column, each batch has it
+    or not, as queries read it that were there when it came: those without it have a column KEY, which wins. ``more``:
+    how many other keys the rows are searched by."""
 
     time: str
     key: str = KEY

@@ -70,8 +70,8 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Operators that are scheduled together, bottom up; it is ready when the first has tuples. ``limits``: how many
-    tuples each may take of what waits. ``is_whole``: it is a path or segment, not only the end of one. ``is_oldest``: it
-    is the turn of the oldest tuple before it, whatever else chooses among what waits there."""
+    tuples each may take of what waits. ``is_whole``: it is a path or segment, not only the end of one. ``is_oldest``:
+    it is the turn of the oldest tuple before it, whatever else chooses among what waits there."""
 
     operators: OperatorPath
     priority: float
