@@ -111,6 +111,14 @@ def test_once_in_a_while_it_is_the_oldest_tuples_turn() -> None:
     assert memory.oldest_served_s == 100.0
 
 
+def test_the_oldest_tuple_goes_to_the_end_of_its_path_whatever_the_strategys_units() -> None:
+    """It would be next to its operator otherwise, until it is the oldest one's turn again."""
+    state = waiting(select=(5, 1.0), leaf=(5, 2.0), slow=(1, 3.0))
+    for strategy in STRATEGIES:
+        assert chosen(strategy, state, "oldest") == chosen("fifo", state)
+        assert len(chosen(strategy, state, "oldest")) == 2
+
+
 def test_a_priority_grows_until_the_slow_path_is_served() -> None:
     memory, units = StrategyMemory(), []
     for at_s in range(100, 160):
