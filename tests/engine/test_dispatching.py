@@ -175,6 +175,17 @@ def test_no_window_waits_for_ever_behind_a_smaller_one(strategy: str, fairness: 
     assert rows[QueryId("large")] >= rows[QueryId("small")] / 2 > 100
 
 
+@pytest.mark.parametrize(("probes", "turns"), [(100, 2), (200, 1)])
+def test_the_oldest_tuples_go_through_all_windows_at_once_if_the_budget_does_for_it(probes: int, turns: int) -> None:
+    """Eighty tuples through two windows."""
+    columns = "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW"
+    plan = plan_of(f"CREATE QUERY small AS {columns} 4 s; CREATE QUERY large AS {columns} 8 s;")
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling("path", "oldest"), policy="swf"))
+    list(shard.step(events(plan, rows=40), ProbeBudget(probes), Pace()))
+    assert shard.dispatcher.turns[join_name(plan.groups[0])] == turns
+    assert not shard.is_behind
+
+
 class Clock:
     """A clock that goes on when it is told to."""
 

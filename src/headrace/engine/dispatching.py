@@ -155,7 +155,7 @@ class Dispatcher:
         for name in filter(self._is_busy, unit.operators):
             selectivity = facts[name].selectivity
             if name in self._joins:
-                turn = ProbeBudget(budget.limit)
+                turn = ProbeBudget(self._left(name, budget, facts))
                 work = self._joins[name].join_turn(turn, selectivity, is_oldest=unit.is_oldest)
                 yield from self._measured(name, work)
                 probes = float(turn.spent)
@@ -164,6 +164,13 @@ class Dispatcher:
                 yield from self._measured(name, self._stages[name].downstream.run(name, selectivity))
             budget.charge(round(probes * facts[name].service_s / self._probe_s(facts)))
             self._watch()
+
+    def _left(self, name: OperatorName, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> int | None:
+        """What is left of a budget, in probes of a join's own."""
+        if budget.limit is None:
+            return None
+        left, probe_s = max(0, budget.limit - budget.spent), facts[name].service_s
+        return int(left * self._probe_s(facts) / probe_s) if probe_s else left
 
     def _weigh(self) -> None:
         for name, group in self._stages.items():

@@ -307,7 +307,7 @@ class GroupOperator:
         self, budget: ProbeBudget, selectivity: float, *, is_oldest: bool = False
     ) -> Iterator[Effect | WorkDone]:
         """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did.
-        ``selectivity``: about how many results a probe finds; ``is_oldest``: see ``take_turn``."""
+        ``selectivity``: about how many results a probe finds; ``is_oldest``: it is the turn of the oldest block."""
         before = budget.spent
         emitted: list[EmitRows] = []
         yield from self._sorted_out(self.take_turn(budget, is_oldest=is_oldest), emitted)
@@ -321,12 +321,11 @@ class GroupOperator:
         return turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
 
     def take_turn(self, budget: ProbeBudget, *, is_oldest: bool = False) -> Iterator[Effect]:
-        """One scan, as the policy chooses; without a limit, or as the turn of the oldest tuple (``is_oldest``), the
-        oldest block through all windows."""
+        """One scan: as the policy chooses, or of the oldest block (``is_oldest``, and where there is no limit)."""
         completed = [self.completed(block) for block in self.pending]
         assert self._policy is not None
         goes_first = is_oldest or budget.limit is None
-        turn = Turn(0, len(self.windows)) if goes_first else self._policy.next_turn(completed)
+        turn = self._oldest_turn(completed[0], budget) if goes_first else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
         sums, before, size_bytes = self.summed(), self._probes_of(block), block.nbytes
         budget.charge(turn_cost(self._levels, block.weight, completed[turn.position], turn.upto))
@@ -338,6 +337,13 @@ class GroupOperator:
         else:
             self._sums = sums._replace(probes=sums.probes - before + self._probes_of(block))
         yield from self._release_held()
+
+    def _oldest_turn(self, done: int, budget: ProbeBudget) -> Turn:
+        """The oldest block through all windows, if the budget is enough for that; or else through its next one, as a
+        block of all that a micro-batch brought would leave nothing to anybody else."""
+        cost = turn_cost(self._levels, self.pending[0].weight, done, len(self.windows))
+        is_enough = budget.limit is None or cost <= budget.limit - budget.spent
+        return Turn(0, len(self.windows) if is_enough else done + 1)
 
     def _clocked(self, effects: Iterator[Effect]) -> Iterator[Effect]:
         """The effects, and how long it takes to make them; not what is done with them."""
