@@ -150,6 +150,7 @@ def test_a_key_column_that_begins_or_ceases_to_be_read_stays_a_key(
         if number == 3:
             host.change(case.catalog, (stays, other) if is_added else (stays,))
         cases.arrive(host, chunks)
+        assert all(shard.measured() or tree for shard in host.shards)
     host.end()
     answers = {query.name: reference.answer(query, case.catalog, case.arrivals) for query in (stays, other)}
     assert outcomes.got(host, stays) == answers[stays.name]
