@@ -16,6 +16,7 @@ import pytest
 from engine_cases import Case, Way, examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from strategies import at as at_second
 
 from headrace import reference
 from headrace.engine.cutting import BlockCut
@@ -26,6 +27,7 @@ from headrace.model import INT, Catalog, QueryId, Stream, StreamId
 from headrace.plan.expressions import Expression, Literal
 from headrace.plan.functions import call
 from headrace.plan.queries import Extent, Measure, Output, Query, Source, within_us
+from headrace.sql import read_script
 
 A, B = StreamId("a"), StreamId("b")
 TWO = Catalog((Stream(A, cases.WIDE, "ts"), Stream(B, cases.WIDE, "ts")))
@@ -112,6 +114,49 @@ def test_queries_that_stay_get_what_they_would_have_got_undisturbed(
     for query in case.queries:
         pairs = zip(outcomes.got_by_batch(changed, query), outcomes.got_by_batch(undisturbed, query), strict=True)
         assert all(outcomes.same_rows(*pair) for pair in pairs)
+
+
+THREE = "".join(
+    f"CREATE STREAM {name} (k BIGINT, j TIMESTAMP, id BIGINT, ts TIMESTAMP)"
+    " WITH (connector = 'generator', time = 'ts');"
+    for name in "abc"
+)
+"""Streams whose keys are numbers already: a column that queries read is searched by as it is."""
+
+
+@pytest.mark.parametrize("probes", [None, 3])
+@pytest.mark.parametrize("is_added", [True, False])
+@pytest.mark.parametrize("column", ["a.k", "b.k", "b.j", "c.j"])
+@pytest.mark.parametrize(
+    ("conditions", "tree"),
+    [("a.k = b.k AND b.j = c.j", None), ("a.k = b.k AND b.k = c.k", None), ("a.k = b.k AND b.j = c.j", "((a b) c)")],
+)
+def test_a_key_column_that_begins_or_ceases_to_be_read_stays_a_key(
+    conditions: str, tree: str | None, column: str, is_added: bool, probes: int | None
+) -> None:
+    """Rows that were kept with the column, and others without it, are searched together."""
+    script = read_script(
+        THREE + f"CREATE QUERY stays AS SELECT a.id FROM a, b, c WHERE {conditions} WINDOW 10 s;"
+        f"CREATE QUERY other AS SELECT a.id, {column} AS read FROM a, b, c WHERE {conditions} WINDOW 10 s;"
+    )
+    stays, other = script.queries
+    names = [stream.name for stream in script.catalog.streams]
+    rows = [{"k": one % 2, "j": at_second(one % 3), "id": one, "ts": at_second(one / 2)} for one in range(18)]
+    case = Case(script.catalog, dict.fromkeys(names, rows), (stays,) if is_added else (stays, other))
+    options = ShardOptions(Cut.WINDOWS, scheduling=Scheduling())
+    way = Way((3,), options=options, restoring=True, probes=probes, seed=3, tree=tree)
+    host = cases.host_for(case, way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == 3:
+            host.change(case.catalog, (stays, other) if is_added else (stays,))
+        cases.arrive(host, chunks)
+        assert all(shard.measured() or tree for shard in host.shards)
+    host.end()
+    answers = {query.name: reference.answer(query, case.catalog, case.arrivals) for query in (stays, other)}
+    assert outcomes.got(host, stays) == answers[stays.name]
+    found = Counter(outcomes.got(host, other))
+    assert found
+    assert found <= Counter(answers[other.name])
 
 
 @given(change=changes(), way=cases.ways(), at=st.integers(0, 6))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterable, Iterator
+from itertools import count, product
 from math import exp
 from typing import Any
 
@@ -14,12 +14,15 @@ from local_host import Store
 
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
+from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import UNKNOWN, Pace, Scheduling
-from headrace.engine.events import Effect, EmitRows, Event, KeepSegment
+from headrace.engine.events import Effect, EmitRows, Event, KeepSegment, StreamsEnded
 from headrace.engine.levels import turn_cost
+from headrace.engine.output import Cut
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.strategies import Mode
+from headrace.model import QueryId
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.shard_graph import join_name
 from headrace.plan.sharing import SharedPlan, share
@@ -39,9 +42,9 @@ def plan_of(queries: str) -> SharedPlan:
     return share(script.catalog, tuple(script.queries))
 
 
-def events(plan: SharedPlan, number: int = 1, rows: int = ROWS) -> list[Event]:
-    """A chunk of each stream."""
-    ts = pa.array(number * 1_000_000 + np.arange(rows)).cast(pa.timestamp("us", tz="UTC"))
+def events(plan: SharedPlan, number: int = 1, rows: int = ROWS, every_us: int = 1) -> list[Event]:
+    """A chunk of each stream, at a second's beginning."""
+    ts = pa.array(number * 1_000_000 + np.arange(rows) * every_us).cast(pa.timestamp("us", tz="UTC"))
     keys = pa.array(np.arange(rows) % 100)
     order = pa.array(np.full(rows, number << ORDER_SHIFT))
     batch = pa.RecordBatch.from_arrays([keys, keys, ts, order], names=["k", "n", "ts", ORDER])
@@ -138,6 +141,49 @@ def test_nobody_starves_in_a_step_of_one_turn(fairness: str) -> None:
             turns[name] = turns.get(name, 0) + more
     assert turns[slow] >= 3
     assert turns[quick] >= 3
+
+
+SLOW, QUICK = OperatorFacts(3e-6, 1.0, 24, 24), OperatorFacts(1e-6, 1.0, 24, 24)
+
+
+@pytest.mark.parametrize("windows", ["4 s, 8 s", "10 ms, 8 s"])
+@pytest.mark.parametrize("policy", ["swf", "mqt"])
+@pytest.mark.parametrize(
+    ("strategy", "fairness"),
+    [
+        *product(("fifo", "chain", "path", "threshold"), ("oldest", "aging")),
+        ("fifo", "static"),
+    ],
+)
+def test_no_window_waits_for_ever_behind_a_smaller_one(strategy: str, fairness: str, policy: str, windows: str) -> None:
+    """A micro-batch's budget is for about one turn: the join's newest blocks through the smaller window are as much as
+    can be done, and its oldest tuples are the oldest of all."""
+    small, large = windows.split(", ")
+    columns = "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW"
+    plan = plan_of(f"CREATE QUERY small AS {columns} {small}; CREATE QUERY large AS {columns} {large};" + BY_N)
+    quick, slow = (join_name(group) for group in plan.groups)
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling(strategy, fairness), policy=policy))
+    rows, turns = dict.fromkeys(plan.queries, 0), dict.fromkeys((quick, slow), 0)
+    for number in range(1, 61):
+        given = shard.step(events(plan, number, rows=40), ProbeBudget(40), Pace({quick: QUICK, slow: SLOW}))
+        for effect in (one for one in given if isinstance(one, EmitRows)):
+            for query in effect.queries:
+                rows[query] += effect.batch.num_rows
+        if number > 20:
+            turns = {name: count + shard.dispatcher.turns.get(name, 0) for name, count in turns.items()}
+    assert min(turns.values()) >= 8
+    assert rows[QueryId("large")] >= rows[QueryId("small")] / 2 > 100
+
+
+@pytest.mark.parametrize(("probes", "turns"), [(100, 2), (200, 1)])
+def test_the_oldest_tuples_go_through_all_windows_at_once_if_the_budget_does_for_it(probes: int, turns: int) -> None:
+    """Eighty tuples through two windows."""
+    columns = "SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW"
+    plan = plan_of(f"CREATE QUERY small AS {columns} 4 s; CREATE QUERY large AS {columns} 8 s;")
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling("path", "oldest"), policy="swf"))
+    list(shard.step(events(plan, rows=40), ProbeBudget(probes), Pace()))
+    assert shard.dispatcher.turns[join_name(plan.groups[0])] == turns
+    assert not shard.is_behind
 
 
 class Clock:
@@ -268,3 +314,48 @@ def test_the_most_that_waits_within_a_step_is_told() -> None:
     list(shard.step(events(plan), ProbeBudget(10**9), Pace()))
     assert sum(shard.dispatcher.queues().values()) == 0
     assert shard.dispatcher.most_bytes > 2 * ROWS * 16
+
+
+LONG = "CREATE QUERY long AS SELECT a.k, a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW 10 s;"
+
+
+def backlogged(block: BlockCut, steps: int = 6) -> tuple[Shard, list[dict[str, Any]]]:
+    """A shard with the tuples of so many steps before it, and the rows that came out."""
+    plan = plan_of(LONG)
+    shard = Shard(plan, ShardOptions(Cut.WINDOWS, scheduling=Scheduling(), block=block))
+    rows = []
+    for number in range(1, steps + 1):
+        rows += rows_of(shard.step(events(plan, number, every_us=2_500), ProbeBudget(1), Pace()))
+    return shard, rows
+
+
+def rows_of(effects: Iterable[Effect]) -> list[dict[str, Any]]:
+    return [row for one in effects if isinstance(one, EmitRows) for row in one.batch.to_pylist()]
+
+
+@pytest.mark.parametrize("ending", [[], [StreamsEnded()]])
+def test_what_is_worked_off_goes_to_the_top_before_a_join_takes_more(ending: list[Event]) -> None:
+    """Without a budget, or at the end of the input: no more is held than waited before, and what one block gives."""
+    shard, rows = backlogged(BlockCut(span_us=20_000))
+    waited_bytes = sum(shard.dispatcher.queues().values())
+    rows += rows_of(shard.step(ending, ProbeBudget(), Pace()))
+    assert sum(shard.dispatcher.queues().values()) == 0
+    assert shard.dispatcher.most_bytes < 1.2 * waited_bytes < 24 * len(rows)
+    by_another, others = backlogged(BlockCut())
+    others += rows_of(by_another.step(ending, ProbeBudget(), Pace()))
+    assert rows == others
+
+
+def test_what_comes_with_the_end_of_the_input_is_cut_into_blocks_too() -> None:
+    """Of another stream all was there already, and waited for this one."""
+    plan = plan_of(LONG)
+    most_bytes, rows = [], []
+    for block in (BlockCut(), BlockCut(span_us=20_000)):
+        shard = Shard(plan, ShardOptions(Cut.WINDOWS, scheduling=Scheduling(), block=block))
+        list(shard.step(events(plan, 1, rows=10), ProbeBudget(10**9), Pace()))
+        arrived = [*events(plan, 2, every_us=2_500), *events(plan, 3, every_us=2_500), StreamsEnded()]
+        rows.append(rows_of(shard.step(arrived, ProbeBudget(), Pace())))
+        most_bytes.append(shard.dispatcher.most_bytes)
+    assert rows[0] == rows[1]
+    assert len(rows[0]) > 5_000
+    assert most_bytes[1] < most_bytes[0] / 3

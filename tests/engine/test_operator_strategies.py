@@ -111,12 +111,34 @@ def test_once_in_a_while_it_is_the_oldest_tuples_turn() -> None:
     assert memory.oldest_served_s == 100.0
 
 
+def test_the_oldest_tuple_goes_to_the_end_of_its_path_whatever_the_strategys_units() -> None:
+    """It would be next to its operator otherwise, until it is the oldest one's turn again."""
+    state = waiting(select=(5, 1.0), leaf=(5, 2.0), slow=(1, 3.0))
+    for strategy in STRATEGIES:
+        assert chosen(strategy, state, "oldest") == chosen("fifo", state)
+        assert len(chosen(strategy, state, "oldest")) == 2
+
+
 def test_a_priority_grows_until_the_slow_path_is_served() -> None:
     memory, units = StrategyMemory(), []
     for at_s in range(100, 160):
         units.append(chosen("path", waiting(float(at_s), select=(5, at_s - 1.0), leaf=(5, 0.0)), "aging", memory))
     assert ["leaf"] in units
     assert units.count(["leaf"]) < len(units)
+
+
+def test_a_unit_that_is_chosen_for_its_oldest_tuple_is_marked() -> None:
+    """Under the first form once a period; under the second as often as what is chosen has waited; fifo's always."""
+
+    def marks(strategy: str, fairness: str) -> list[bool]:
+        scheduler = Scheduler.of(strategy, fairness, GRAPH, FACTS, StrategyOptions(), StrategyMemory())
+        units = [scheduler.next_unit(waiting(at_s, leaf=(5, came_s))) for at_s, came_s in ((5, 5), (5, 5), (20, 5))]
+        return [one.is_oldest for one in units if one is not None]
+
+    assert marks("path", "static") == [False, False, False]
+    assert marks("path", "oldest") == [True, False, True]
+    assert marks("path", "aging") == [False, False, True]
+    assert all(marks("fifo", fairness) == [True, True, True] for fairness in FAIRNESS)
 
 
 def test_modes_change_at_the_thresholds_and_not_between() -> None:

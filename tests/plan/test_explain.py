@@ -178,6 +178,22 @@ def test_only_the_groups_of_the_named_queries_are_shown() -> None:
     assert "rising" not in shown
 
 
+def test_uses_are_told_of_all_queries_whichever_are_shown() -> None:
+    """Two joins read what one selection leaves of a stream."""
+    streams = "".join(
+        f"CREATE STREAM {name} (k BIGINT, n BIGINT, ts TIMESTAMP) WITH (connector = 'generator');" for name in "abc"
+    )
+    script = read_script(
+        streams + "CREATE QUERY x AS SELECT a.n FROM a, b WHERE a.k = b.k AND a.n > 5 WINDOW 1 s;"
+        "CREATE QUERY y AS SELECT a.n FROM a, c WHERE a.k = c.k AND a.n > 5 WINDOW 1 s;"
+    )
+    plan = share(script.catalog, script.queries)
+    for shown in (None, [plan.queries[0]]):
+        text = explain(plan, FOUR_SHARDS, shown)
+        assert re.findall(r"select-project \w+, of a, for (\d) quer", text) == ["2"]
+        assert re.findall(r"over \d streams, (\d+) shared", text) == ["1"]
+
+
 def test_no_line_is_empty_but_those_between_groups_and_operators() -> None:
     for name in NAMES:
         text = explain(plan_of(name), FOUR_SHARDS)

@@ -1,16 +1,18 @@
-"""Segments of paths: how they are cut and pruned, and that queries come and go."""
+"""Segments of paths: how they are cut and pruned."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.plan.opgraph import OperatorName
+from headrace.model import QueryId
+from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName, OperatorNode
 from headrace.plan.path_segments import (
     PathSegment,
-    SegmentList,
     full_segments,
     is_within,
+    pruned,
+    segments_of,
     simplified_segments,
 )
 
@@ -32,14 +34,7 @@ def test_simplified_segments_are_at_most_two() -> None:
 
 def test_a_segment_within_another_is_pruned_whichever_came_first() -> None:
     for order in ([(A, B), (A, B, C)], [(A, B, C), (A, B)]):
-        assert SegmentList().with_segments(order).segments == ((A, B, C),)
-
-
-def test_counts_tell_who_needs_an_operator_of_a_segment() -> None:
-    both = SegmentList().with_segments([(A, B, C)]).with_segments([(A, B)])
-    assert both.counts((A, B, C)) == (2, 2, 1)
-    assert both.without_segments([(A, B, C)]).segments == ((A, B),)
-    assert both.without_segments([(A, B)]).counts((A, B, C)) == (1, 1, 1)
+        assert list(pruned(order)) == [(A, B, C)]
 
 
 SEGMENTS = st.lists(
@@ -49,10 +44,20 @@ SEGMENTS = st.lists(
 
 
 @given(SEGMENTS, SEGMENTS)
-def test_what_is_left_when_a_query_goes_is_as_if_it_had_never_come(
+def test_pruned_segments_have_every_operator_and_none_lies_within_another(
     mine: list[PathSegment], theirs: list[PathSegment]
 ) -> None:
-    both = SegmentList().with_segments(mine).with_segments(theirs)
-    assert set(both.without_segments(theirs).segments) == set(SegmentList().with_segments(mine).segments)
-    assert not any(is_within(one, other) for one in both.segments for other in both.segments if set(one) < set(other))
-    assert {name for one in both.segments for name in one} == {name for one in (*mine, *theirs) for name in one}
+    both = list(pruned([*mine, *theirs]))
+    assert len(both) == len(set(both))
+    assert set(both) == set(pruned([*theirs, *mine]))
+    assert not any(is_within(one, other) for one in both for other in both if one != other)
+    assert {name for one in both for name in one} == {name for one in (*mine, *theirs) for name in one}
+
+
+def test_a_segment_that_another_querys_hid_is_there_again_when_that_query_is_gone() -> None:
+    below = OperatorNode(A, OperatorKind.SELECT, "", ("s",))
+    middle = OperatorNode(B, OperatorKind.PROJECT, "", (A,), (QueryId("q"),))
+    above = OperatorNode(C, OperatorKind.SELECT, "", (B,), (QueryId("r"),))
+    rising = {A: 1.0, B: 2.0, C: 3.0}
+    assert segments_of(OperatorGraph((below, middle, above)), rising) == ((A, B, C),)
+    assert segments_of(OperatorGraph((below, middle)), rising) == ((A, B),)

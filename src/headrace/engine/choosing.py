@@ -1,9 +1,12 @@
 """From a strategy's units to the next one to run; with a promise that none starves, or without (paper 003, 4.2).
 
       static    the highest priority that has tuples; among equals the oldest tuple
-      oldest    the same, but every so often the unit with the oldest tuple of all
+      oldest    the same, but every so often the path with the oldest tuple of all, whatever the strategy's units
       aging     priority C f with f = tau Q: the age of the oldest tuple and the tuples waiting, each as a part of the
                 largest of any unit that has tuples
+
+Who waits within a join is the window policy's choice, which may leave its oldest tuples for ever: so a unit that is
+chosen for its oldest tuple is marked, and a join's turn is that tuple's then.
 
 Owns the three choosers and :class:`Scheduler`, which any strategy works with. Cost: static looks from the best unit on
 until one has tuples, the others look at every unit.
@@ -12,6 +15,7 @@ until one has tuples, the others look at every unit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Protocol
 
@@ -19,6 +23,7 @@ from headrace.engine.strategies import (
     STRATEGIES,
     TO,
     Facts,
+    Fifo,
     QueueState,
     Strategy,
     StrategyMemory,
@@ -38,7 +43,9 @@ _LEAST_PART = 1e-3
 class Chooser(Protocol):
     """Chooses among units, the one with the highest priority first; None: nothing waits."""
 
-    def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None: ...
+    def __init__(
+        self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory
+    ) -> None: ...
 
     def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None: ...
 
@@ -46,7 +53,7 @@ class Chooser(Protocol):
 class HighestPriority:
     """The strategies as they are: a unit with a low priority may wait for ever."""
 
-    def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
+    def __init__(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory) -> None:
         """Nothing to remember."""
 
     def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
@@ -58,29 +65,32 @@ class HighestPriority:
 
 
 class PeriodicallyOldest:
-    """Section 4.2, the first form: once in a while it is the turn of the oldest tuple."""
+    """Section 4.2, the first form: once in a while it is the turn of the path with the oldest tuple, from there to the
+    end, as ``fifo`` has it. One operator or segment would leave the tuple before the next one, until a later period:
+    on a long path it would wait for as many periods."""
 
-    def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
+    def __init__(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory) -> None:
         self._every_s = options.oldest_every_s
         self._memory = memory
-        self._otherwise = HighestPriority(options, memory)
+        self._otherwise = HighestPriority(graph, facts, options, memory)
+        self._paths = Fifo(graph, facts, options, memory)
 
     def choose(self, units: Sequence[Unit], waiting: Waiting) -> Unit | None:
         served_s = self._memory.oldest_served_s
         if served_s is not None and waiting.at_s < served_s + self._every_s:
             return self._otherwise.choose(units, waiting)
         self._memory.oldest_served_s = waiting.at_s
-        ready = [one for one in units if one.is_ready(waiting)]
-        return _oldest(ready, waiting) if ready else None
+        return self._otherwise.choose(self._paths.units(waiting), waiting)
 
 
 class DynamicPriority:
     """Section 4.2, the second form: the priorities of whole paths or segments grow with how long the oldest tuple on
     them has waited and with all that waits on them. In an overload that lasts all tuples are old: what counts is how
-    long they waited since anything of their path was done."""
+    long they waited since anything of their path was done. What has waited at all is chosen for its age, and so it is
+    the oldest tuple's turn there: or else a join, served ever so often, would take its new tuples each time."""
 
-    def __init__(self, options: StrategyOptions, memory: StrategyMemory) -> None:
-        del options
+    def __init__(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory) -> None:
+        del graph, facts, options
         self._served_s = memory.served_s
         self._units: Sequence[Unit] = ()
         self._wholes: list[tuple[Unit, float, str]] = []
@@ -101,9 +111,11 @@ class DynamicPriority:
             priority * age * max(size, LEAST_SIZE)
             for ((_, priority, _), _), age, size in zip(ready, ages, sizes, strict=True)
         ]
-        best, _, ends = ready[values.index(max(values))][0]
+        place = values.index(max(values))
+        (best, _, ends), some = ready[place]
+        has_waited = self._since_s(ends, some) < waiting.at_s
         self._served_s[ends] = waiting.at_s
-        return best
+        return replace(best, is_oldest=True) if has_waited else best
 
     def _since_s(self, ends: str, states: Sequence[QueueState]) -> float:
         """Since when a unit waits: it was served, or the oldest tuple came."""
@@ -165,7 +177,8 @@ class Scheduler:
         options: StrategyOptions,
         memory: StrategyMemory,
     ) -> Scheduler:
-        return Scheduler(STRATEGIES[name](graph, facts, options, memory), FAIRNESS[fairness](options, memory))
+        given = (graph, facts, options, memory)
+        return Scheduler(STRATEGIES[name](*given), FAIRNESS[fairness](*given))
 
     def units(self, waiting: Waiting) -> Sequence[Unit]:
         """What there is to choose from, the highest priority first."""

@@ -28,13 +28,13 @@ class BlockCut:
     rows: int | None = None
 
 
-def boundaries(cut: BlockCut, before_us: int | None, upto_us: int) -> list[int]:
+def boundaries(cut: BlockCut, before_us: int | None, upto_us: int | None) -> list[int]:
     """The event times, after one progress and before the next, at which blocks end.
 
     >>> boundaries(BlockCut(span_us=10), 3, 35), boundaries(BlockCut(), 3, 35)
     ([9, 19, 29], [])
     """
-    if cut.span_us is None or before_us is None or upto_us == 2**63 - 1:
+    if cut.span_us is None or before_us is None or upto_us is None:
         return []
     span_us = max(cut.span_us, -(-(upto_us - before_us) // MOST_BLOCKS))
     first = (before_us // span_us + 1) * span_us - 1

@@ -155,14 +155,22 @@ class Dispatcher:
         for name in filter(self._is_busy, unit.operators):
             selectivity = facts[name].selectivity
             if name in self._joins:
-                turn = ProbeBudget(budget.limit)
-                yield from self._measured(name, self._joins[name].join_turn(turn, selectivity))
+                turn = ProbeBudget(self._left(name, budget, facts))
+                work = self._joins[name].join_turn(turn, selectivity, is_oldest=unit.is_oldest)
+                yield from self._measured(name, work)
                 probes = float(turn.spent)
             else:
                 probes = self._stages[name].downstream.stages[name].items[0].weight
                 yield from self._measured(name, self._stages[name].downstream.run(name, selectivity))
             budget.charge(round(probes * facts[name].service_s / self._probe_s(facts)))
             self._watch()
+
+    def _left(self, name: OperatorName, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> int | None:
+        """What is left of a budget, in probes of a join's own."""
+        if budget.limit is None:
+            return None
+        left, probe_s = max(0, budget.limit - budget.spent), facts[name].service_s
+        return int(left * self._probe_s(facts) / probe_s) if probe_s else left
 
     def _weigh(self) -> None:
         for name, group in self._stages.items():
@@ -209,13 +217,20 @@ class Dispatcher:
     # --- without a limit
 
     def work_off(self, budget: ProbeBudget, pace: Pace) -> Iterator[Effect]:
-        """All that waits, operator by operator, bottom up."""
+        """All that waits, group by group. The topmost operator that has something is next: what a join made in a turn
+        is gone before it takes another, so that no more than that is held."""
         self._pace = pace
         facts = self._facts()
         self._weigh()
-        for name in self._graph.names:
-            while self._is_busy(name):
+        for names in self._downward():
+            while (name := next(filter(self._is_busy, names), None)) is not None:
                 yield from self._run(Unit((name,), 0.0, (0.0,)), budget, facts)
+
+    def _downward(self) -> Iterator[list[OperatorName]]:
+        """The operators of each group, the topmost first."""
+        for name, group in self._by_name.items():
+            mine = [*group.downstream.stages, *((name,) if name in self._joins else ())]
+            yield sorted(mine, key=self._graph.above.__getitem__)
 
     def _is_busy(self, name: OperatorName) -> bool:
         if name in self._joins:

@@ -172,6 +172,7 @@ class GraphRun:
             return
         self._told(name)
         began_s = self._clock.read_s()
+        self.record.operators[name].note_turn(began_s, leaves_some=name in self._states)
         made = [self._one(name, batch) for batch in taken]
         self._account(name, taken, made, self._clock.read_s() - began_s)
         self._watch()
@@ -210,6 +211,7 @@ class GraphRun:
     def _put(self, name: OperatorName, batch: Batch) -> None:
         self._queues[name].put(batch)
         self._told(name)
+        self.record.operators[name].note_tuples(self._clock.read_s())
         self.record.operators[name].most_bytes = max(
             self.record.operators[name].most_bytes, self._queues[name].size_bytes
         )

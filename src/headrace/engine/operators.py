@@ -247,7 +247,8 @@ class GroupOperator:
         """Blocks of each input's rows up to a place, cut by time."""
         last = max(upto)
         before_us = self.heard.before_us() if self.progress is None else self.progress.ts_us
-        ends = boundaries(self._options.block, before_us, last.ts_us)
+        last_us = self._complete_us if last == END_OF_TIME else last.ts_us
+        ends = boundaries(self._options.block, before_us, last_us)
         after, known_us = self.progress, LOWEST if self.progress is None else self.progress.known_us
         for place in [*(Place(end, END_OF_TIME.position) for end in ends), last]:
             if is_ahead:
@@ -344,12 +345,14 @@ class GroupOperator:
             return WorkDone(weight)
         return self.downstream.put(weight, came, known_us, emitted, found)
 
-    def join_turn(self, budget: ProbeBudget, selectivity: float) -> Iterator[Effect | WorkDone]:
+    def join_turn(
+        self, budget: ProbeBudget, selectivity: float, *, is_oldest: bool = False
+    ) -> Iterator[Effect | WorkDone]:
         """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did.
-        ``selectivity``: about how many results a probe finds."""
+        ``selectivity``: about how many results a probe finds; ``is_oldest``: it is the turn of the oldest block."""
         before = budget.spent
         emitted: list[EmitRows] = []
-        yield from self._sorted_out(self.take_turn(budget), emitted)
+        yield from self._sorted_out(self.take_turn(budget, is_oldest=is_oldest), emitted)
         probes, block = budget.spent - before, self._turn_of
         done = self._put(probes * selectivity, block.came, block.known_us, emitted)
         share = probes / max(1, block.weight * len(self.windows))
@@ -359,11 +362,12 @@ class GroupOperator:
         """What a block's waiting turns cost."""
         return turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
 
-    def take_turn(self, budget: ProbeBudget) -> Iterator[Effect]:
-        """One scan, as the policy chooses; without a limit, the oldest block through all windows."""
+    def take_turn(self, budget: ProbeBudget, *, is_oldest: bool = False) -> Iterator[Effect]:
+        """One scan: as the policy chooses, or of the oldest block (``is_oldest``, and where there is no limit)."""
         completed = [self.completed(block) for block in self.pending]
         assert self._policy is not None
-        turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
+        goes_first = is_oldest or budget.limit is None
+        turn = self._oldest_turn(completed[0], budget) if goes_first else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
         sums, before, size_bytes = self.summed(), self._probes_of(block), block.nbytes
         budget.charge(turn_cost(self._levels, block.weight, completed[turn.position], turn.upto))
@@ -375,6 +379,13 @@ class GroupOperator:
         else:
             self._sums = sums._replace(probes=sums.probes - before + self._probes_of(block))
         yield from self._release_held()
+
+    def _oldest_turn(self, done: int, budget: ProbeBudget) -> Turn:
+        """The oldest block through all windows, if the budget is enough for that; or else through its next one, as a
+        block of all that a micro-batch brought would leave nothing to anybody else."""
+        cost = turn_cost(self._levels, self.pending[0].weight, done, len(self.windows))
+        is_enough = budget.limit is None or cost <= budget.limit - budget.spent
+        return Turn(0, len(self.windows) if is_enough else done + 1)
 
     def _clocked(self, effects: Iterator[Effect]) -> Iterator[Effect]:
         """The effects, and how long it takes to make them; not what is done with them."""

@@ -10,13 +10,29 @@ from headrace.plan.opgraph import OperatorName
 
 @dataclass(slots=True)
 class OperatorRecord:
-    """What one operator did, and the most that waited before it."""
+    """What one operator did, the most that waited before it, and for how long."""
 
     turns: int = 0
     tuples_in: float = 0.0
     tuples_out: float = 0.0
     spent_s: float = 0.0
     most_bytes: float = 0.0
+    waits_since_s: float | None = None
+    """Since when tuples wait: they came, or there was a turn that left some; None: there are none."""
+    _longest_wait_s: float = 0.0
+
+    def note_tuples(self, at_s: float) -> None:
+        """Some have come."""
+        self.waits_since_s = at_s if self.waits_since_s is None else self.waits_since_s
+
+    def note_turn(self, at_s: float, *, leaves_some: bool) -> None:
+        self._longest_wait_s = self.longest_wait_s(at_s)
+        self.waits_since_s = at_s if leaves_some else None
+
+    def longest_wait_s(self, at_s: float) -> float:
+        """The longest that it had tuples and no turn, up to now."""
+        now_s = 0.0 if self.waits_since_s is None else at_s - self.waits_since_s
+        return max(self._longest_wait_s, now_s)
 
 
 @dataclass(frozen=True, slots=True)

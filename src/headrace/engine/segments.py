@@ -78,16 +78,19 @@ def _sorted_column(index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns of an input's batches are the event time and the key; a column KEY, where there is one, wins.
-    ``more``: how many other keys the rows are searched by."""
+    """Which columns of an input's batches are the event time and the key. Where the key is a column, each batch has it
+    or not, as queries read it that were there when it came: those without it have a column KEY, which wins. ``more``:
+    how many other keys the rows are searched by."""
 
     time: str
     key: str = KEY
     more: int = 0
 
-    def column(self, index: int) -> str:
-        """The column with the numbers of an index's key."""
-        return self.key if index == 0 else key_column(index)
+    def column_in(self, batch: pa.RecordBatch, index: int) -> str:
+        """A batch's column with the numbers of an index's key."""
+        if index:
+            return key_column(index)
+        return KEY if KEY in batch.schema.names else self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ def times_of(batch: pa.RecordBatch, time: str) -> Int64s:
 
 def view_segment(batch: pa.RecordBatch, layout: Layout) -> Segment:
     """A batch that is sorted already, as a segment."""
-    keys = batch.column(KEY if KEY in batch.schema.names else layout.key)
+    keys = batch.column(layout.column_in(batch, 0))
     if pa.types.is_timestamp(keys.type):
         keys = keys.cast(pa.int64())
     return Segment(batch, keys.to_numpy(zero_copy_only=True), times_of(batch, layout.time))

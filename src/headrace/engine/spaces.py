@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from headrace.engine.keys import Int64s
 from headrace.engine.matching import bisect_within, key_ranges
-from headrace.engine.segments import KEY, NUMBER, PLACE, TAKEN, Layout, Segment, build_segment, int64s_of, seen_column
+from headrace.engine.segments import NUMBER, PLACE, TAKEN, Layout, Segment, build_segment, int64s_of, seen_column
 from headrace.engine.waiting import Released
 from headrace.engine.window import Collected, Run
 from headrace.plan.queries import Measure
@@ -162,10 +162,7 @@ class Space:
 
     def key_numbers(self, index: int, addresses: Int64s) -> Int64s:
         """The numbers of an index's key."""
-        name = self.layout.column(index)
-        if index == 0 and any(KEY in batch.schema.names for batch in self.batches):
-            name = KEY
-        chunks = [_as_int64(batch.column(name)) for batch in self.batches]
+        chunks = [_as_int64(batch.column(self.layout.column_in(batch, index))) for batch in self.batches]
         values: Int64s = _taken(chunks, pa.int64(), addresses).to_numpy()
         return values
 

@@ -70,12 +70,14 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Operators that are scheduled together, bottom up; it is ready when the first has tuples. ``limits``: how many
-    tuples each may take of what waits. ``is_whole``: it is a path or segment, not only the end of one."""
+    tuples each may take of what waits. ``is_whole``: it is a path or segment, not only the end of one. ``is_oldest``:
+    it is the turn of the oldest tuple before it, whatever else chooses among what waits there."""
 
     operators: OperatorPath
     priority: float
     limits: tuple[float, ...]
     is_whole: bool = True
+    is_oldest: bool = False
 
     def is_ready(self, waiting: Waiting) -> bool:
         return self.operators[0] in waiting.states
@@ -212,7 +214,7 @@ class Fifo(_Static):
     @staticmethod
     def made(graph: OperatorGraph, facts: Facts, options: StrategyOptions) -> Iterable[Unit]:
         for one in with_ends(dict.fromkeys(graph.paths, 1.0), facts, options.slice_s, lambda _: 1.0):
-            yield replace(one, limits=tuple(max(1.0, limit) for limit in one.limits))
+            yield replace(one, limits=tuple(max(1.0, limit) for limit in one.limits), is_oldest=True)
 
 
 class Chain(_Static):

@@ -35,6 +35,12 @@ class Simulated:
     throttled_ticks: int
     used_bytes: list[float] = field(default_factory=list)
     """The queue memory in use at the end of each tick."""
+    ended_s: float = 0.0
+
+    @property
+    def longest_wait_s(self) -> float:
+        """The longest that any operator had tuples and no turn."""
+        return max(one.longest_wait_s(self.ended_s) for one in self.record.operators.values())
 
 
 def bursty_arrivals(setting: Setting, seconds: float, tick_s: float, seed: int) -> dict[str, np.ndarray]:
@@ -89,7 +95,7 @@ def simulate(
         used_bytes.append(run.size_bytes)
     while drain and (run.work(run.waiting().at_s + tick_s) or sources.held):
         sources.offer()
-    return Simulated(run.record, memory, run.tuples, sources.throttled, used_bytes)
+    return Simulated(run.record, memory, run.tuples, sources.throttled, used_bytes, run.waiting().at_s)
 
 
 class _Sources:

@@ -59,7 +59,7 @@ def explain(
         for number, group in enumerate(groups, 1)
     ]
     shown = SharedPlan(plan.catalog, tuple(groups), ())
-    operators = graph_lines(running_graph(shown), facts, scheduled_graph(shown))
+    operators = graph_lines(running_graph(shown), facts, scheduled_graph(shown), running_graph(plan))
     graph = "\n".join([_turns_text(settings), *operators])
     return "\n\n".join([_head(groups, settings.shards), *blocks, graph]) + "\n"
 

@@ -34,20 +34,24 @@ Facts = Mapping[OperatorName, OperatorFacts]
 
 
 def graph_lines(
-    graph: OperatorGraph, facts: Facts | None = None, scheduled: OperatorGraph | None = None
+    graph: OperatorGraph,
+    facts: Facts | None = None,
+    scheduled: OperatorGraph | None = None,
+    running: OperatorGraph | None = None,
 ) -> Iterator[str]:
     """The operators, the paths, and the segments of both kinds. ``facts``: what was measured so far; ``scheduled``: the
-    operators that take turns, if these are not all."""
-    turns = scheduled or graph
+    operators that take turns, if these are not all; ``running``: all that run, if these are a part of them: who uses an
+    operator and what reads it is told of all."""
+    turns, running = scheduled or graph, running or graph
     measured = {name: one for name, one in (facts or {}).items() if name in graph.by_name}
     known = assumed_facts(graph, measured)
     places = {name: place for place, name in enumerate(graph.names, 1)}
-    shared = [one for one in graph.operators if graph.uses(one.name) > 1]
+    shared = [one for one in graph.operators if running.uses(one.name) > 1]
     yield f"operators: {len(graph.names)} over {_counted(len(graph.sources), 'stream')}, {len(shared)} shared"
     releases = release_capacities(turns, known)
     whole, simple = (segments_of(turns, releases, cut) for cut in (full_segments, simplified_segments))
     ways = [*turns.paths[:MOST_SHOWN], *whole[:MOST_SHOWN], *simple[:MOST_SHOWN]]
-    yield from _operators_shown(graph, {name for way in ways for name in way}, places, measured)
+    yield from _operators_shown(graph, running, {name for way in ways for name in way}, places, measured)
     if not measured:
         yield "  capacities are guessed until operators have run under a budget"
     elif guessed := len(graph.names) - len(measured):
@@ -63,27 +67,31 @@ def graph_lines(
 
 
 def _operators_shown(
-    graph: OperatorGraph, named: Collection[OperatorName], places: Mapping[OperatorName, int], measured: Facts
+    graph: OperatorGraph,
+    running: OperatorGraph,
+    named: Collection[OperatorName],
+    places: Mapping[OperatorName, int],
+    measured: Facts,
 ) -> Iterator[str]:
     """All of a few; of many, those that a path or segment below names, and some of the shared ones."""
-    shared = [one.name for one in graph.operators if graph.uses(one.name) > 1][:MOST_SHOWN]
+    shared = [one.name for one in graph.operators if running.uses(one.name) > 1][:MOST_SHOWN]
     is_short = len(graph.names) <= MOST_SHOWN
     shown = [one for one in graph.operators if is_short or one.name in named or one.name in shared]
     for one in shown:
-        yield from _operator_lines(graph, one, places, measured)
+        yield from _operator_lines(running, one, places, measured)
     if len(shown) < len(graph.names):
         yield f"  and {len(graph.names) - len(shown)} more"
 
 
 def _operator_lines(
-    graph: OperatorGraph, one: OperatorNode, places: Mapping[OperatorName, int], measured: Facts
+    running: OperatorGraph, one: OperatorNode, places: Mapping[OperatorName, int], measured: Facts
 ) -> Iterator[str]:
     reads = ", ".join(f"{places[OperatorName(given)]}" if given in places else given for given in one.inputs)
-    used = f"for {_counted(graph.uses(one.name), 'query', 'queries')}"
+    used = f"for {_counted(running.uses(one.name), 'query', 'queries')}"
     yield f"  {places[one.name]:<3} {one.name}, of {reads}, {used}"
     yield f"        {shortened(one.text)}"
     if one.name in measured:
-        freed = release_capacity(measured[one.name], is_last=graph.is_last[one.name])
+        freed = release_capacity(measured[one.name], is_last=running.is_last[one.name])
         yield f"        {facts_text(measured[one.name])}, {_freed_text(freed)}"
 
 

@@ -153,16 +153,10 @@ class OperatorGraph:
             for path in self._paths_from(reader):
                 yield (name, *path)
 
-    def paths_of(self, query: QueryId) -> tuple[OperatorPath, ...]:
-        """The paths that end where the query's results are delivered."""
-        return tuple(path for path in self.paths if query in self.by_name[path[-1]].delivers)
-
     @cached_property
     def queries(self) -> tuple[QueryId, ...]:
         found = [query for one in self.operators for query in one.delivers]
         return tuple(dict.fromkeys(found))
-
-    # --- queries come and go
 
     def with_graph(self, other: OperatorGraph) -> OperatorGraph:
         """Both graphs as one: operators of the same name are one operator, used by the queries of both."""
@@ -172,10 +166,3 @@ class OperatorGraph:
             delivers = tuple(dict.fromkeys((*(mine.delivers if mine else ()), *one.delivers)))
             merged[one.name] = replace(mine or one, delivers=delivers)
         return OperatorGraph(tuple(merged.values()))
-
-    def without_query(self, query: QueryId) -> OperatorGraph:
-        """What is left when a query goes: the operators that another one uses."""
-        kept = [one for one in self.operators if self.queries_of[one.name] - {query}]
-        return OperatorGraph(
-            tuple(replace(one, delivers=tuple(name for name in one.delivers if name != query)) for one in kept)
-        )

@@ -6,18 +6,17 @@
       simplified     (O1    O2    O3)  (O4)            gamma = 3/4: the first one as long as it does not fall below
                                                        gamma times the one before; all the rest is the second
 
-Owns: cutting a path, and :class:`SegmentList`, the segments of all paths without those that lie within another. It
-counts the uses of what was pruned too: when a query goes, what only its segments hid is there again.
+Owns: cutting a path, and ``segments_of``, the segments of all paths without those that lie within another. The paper
+keeps a list up to date, by counting who uses an operator, as queries come and go; here it is made anew of the graph
+that there is then, which gives the same: what only a query that is gone had hidden is there again. When what operators
+are like has changed, all paths are cut anew anyway.
 
-Invariant: no segment of the list lies within another. Cost: a segment is compared with those that share its operators.
+Invariant: no segment of them lies within another. Cost: a segment is compared with those that share its operators.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -57,34 +56,9 @@ def _is_similar(below: float, above: float, gamma: float) -> bool:
     return above >= gamma * below if below > 0 else above >= below
 
 
-@dataclass(frozen=True)
-class SegmentList:
-    """The segments of all queries. ``uses``: for how many paths of queries each segment was made, pruned or not."""
-
-    uses: Mapping[PathSegment, int] = field(default_factory=dict)
-
-    def with_segments(self, new: Iterable[PathSegment]) -> SegmentList:
-        """With the segments of a query that comes."""
-        return SegmentList(dict(Counter(self.uses) + Counter(new)))
-
-    def without_segments(self, gone: Iterable[PathSegment]) -> SegmentList:
-        """Without the segments of a query that goes: the same that came with it."""
-        return SegmentList(dict(Counter(self.uses) - Counter(gone)))
-
-    @cached_property
-    def segments(self) -> tuple[PathSegment, ...]:
-        """Pruned: a segment within another is discarded, or gives way to it if it was there before."""
-        return tuple(_pruned(self.uses))
-
-    def counts(self, segment: PathSegment) -> tuple[int, ...]:
-        """For each operator of a segment, how many uses it has there."""
-        within = [(part, count) for part, count in self.uses.items() if is_within(part, segment)]
-        return tuple(sum(count for part, count in within if name in part) for name in segment)
-
-
-def _pruned(segments: Iterable[PathSegment]) -> Iterator[PathSegment]:
-    """Those that lie within no other; one that does shares its first operator with it."""
-    given = list(segments)
+def pruned(segments: Iterable[PathSegment]) -> Iterator[PathSegment]:
+    """Those that lie within no other, whichever came first; one that does shares its first operator with it."""
+    given = list(dict.fromkeys(segments))
     holding: dict[OperatorName, list[PathSegment]] = {}
     for one in given:
         for name in one:
@@ -103,4 +77,4 @@ def segments_of(
     graph: OperatorGraph, release: Mapping[OperatorName, float], cut: PathCut = full_segments
 ) -> tuple[PathSegment, ...]:
     """The pruned segments of all paths of a graph."""
-    return SegmentList(Counter(part for path in graph.paths for part in cut(path, release))).segments
+    return tuple(pruned(part for path in graph.paths for part in cut(path, release)))
