@@ -17,6 +17,7 @@ from headrace.engine.budget import ProbeBudget
 from headrace.engine.dispatching import UNKNOWN, Pace, Scheduling
 from headrace.engine.events import Effect, EmitRows, Event, KeepSegment
 from headrace.engine.levels import turn_cost
+from headrace.engine.measuring import Meters, QueueSizes
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.strategies import Mode
@@ -268,3 +269,29 @@ def test_the_most_that_waits_within_a_step_is_told() -> None:
     list(shard.step(events(plan), ProbeBudget(10**9), Pace()))
     assert sum(shard.dispatcher.queues().values()) == 0
     assert shard.dispatcher.most_bytes > 2 * ROWS * 16
+
+
+WINDOWED = "".join(f"CREATE QUERY w{w} AS SELECT a.n, b.ts AS t FROM a, b WHERE a.k = b.k WINDOW {w} s;" for w in (1, 2, 4, 8))
+
+
+@pytest.mark.parametrize("policy", ["swf", "mqt"])
+def test_results_held_for_larger_windows_are_queue_memory(policy: str) -> None:
+    """The micro-batch goes on past its budget for what they weigh, too."""
+    plan, limit_bytes = plan_of(WINDOWED), 500_000
+    held_bytes = {}
+    for limit in (None, limit_bytes):
+        shard = Shard(plan, ShardOptions(scheduling=Scheduling("threshold", "oldest", limit), policy=policy))
+        meters, sizes, over = Meters(), QueueSizes(), 0
+        for number in range(1, 11):
+            facts = sizes.in_facts(meters.facts())
+            budget = ProbeBudget(10**9 if number == 1 else 2_000)
+            list(shard.step(events(plan, number), budget, Pace(facts)))
+            told = shard.dispatcher
+            meters.take(told.meters)
+            sizes.take(told.waiting_tuples(), told.queues(), [told.held()])
+            over += budget.over_limit
+        held_bytes[limit] = shard.holdings().output_bytes
+        assert sum(told.queues().values()) >= held_bytes[limit]
+        assert (over > 0) == (limit is not None)
+    assert held_bytes[None] > 2 * limit_bytes
+    assert held_bytes[limit_bytes] < limit_bytes

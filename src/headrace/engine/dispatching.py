@@ -141,13 +141,14 @@ class Dispatcher:
             join = self._joins[name]
             if not join.pending:
                 return None
-            tuples, oldest = float(join.summed().probes), float(join.pending[0].came)
-        else:
-            stage = self._stages[name].downstream.stages[name]
-            if not stage.items:
-                return None
-            tuples, oldest = stage.weight, float(stage.items[0].came)
-        return QueueState(tuples, tuples * facts[name].input_bytes, oldest)
+            sums, one = join.summed(), facts[name]
+            held_bytes = one.selectivity * one.output_bytes if one.held_bytes is None else one.held_bytes
+            size_bytes = sums.probes * one.input_bytes + sums.scanned * held_bytes
+            return QueueState(float(sums.probes), size_bytes, float(join.pending[0].came))
+        stage = self._stages[name].downstream.stages[name]
+        if not stage.items:
+            return None
+        return QueueState(stage.weight, stage.weight * facts[name].input_bytes, float(stage.items[0].came))
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
         """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it. What their
@@ -227,9 +228,14 @@ class Dispatcher:
         states = {name: self._state(name, self._facts()) for name in self._graph.names}
         return {name: state.tuples for name, state in states.items() if state is not None}
 
+    def held(self) -> dict[OperatorName, tuple[int, int]]:
+        """By join, the probes that found results which are held for larger windows, as all shards weigh them, and these
+        results' bytes, here."""
+        return {name: (join.summed().scanned, join.held_bytes) for name, join in self._joins.items() if join.pending}
+
     def queues(self) -> dict[OperatorName, int]:
-        """Bytes that wait before each operator, here."""
-        found = {name: sum(block.nbytes for block in join.pending) for name, join in self._joins.items()}
+        """Bytes that wait before each operator, here; a join's with the results that it holds for larger windows."""
+        found = {name: join.held_bytes + sum(one.nbytes for one in join.pending) for name, join in self._joins.items()}
         for group in self._groups:
             found |= group.downstream.size_bytes
         return found

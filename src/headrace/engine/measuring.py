@@ -7,6 +7,7 @@ In JSON a meter is a list of numbers; it goes into a shard's manifest. Cost: a f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -128,6 +129,7 @@ class WaitingSizes:
     whose queue is empty is remembered: the next burst is like the last one."""
 
     by_name: dict[OperatorName, float] = field(default_factory=dict)
+    telling_bytes: int = TELLING_BYTES
 
     def take(self, tuples: Mapping[OperatorName, float], size_bytes: Mapping[OperatorName, float]) -> None:
         """What waits at the end of a micro-batch.
@@ -141,7 +143,7 @@ class WaitingSizes:
         """
         for name, waiting in tuples.items():
             held_bytes = size_bytes.get(name, 0)
-            if held_bytes >= TELLING_BYTES and waiting > 0:
+            if held_bytes >= self.telling_bytes and waiting > 0:
                 now = held_bytes / waiting
                 before = self.by_name.get(name, now)
                 self.by_name[name] = max(now, before + BELIEVED * (now - before))
@@ -161,6 +163,44 @@ class WaitingSizes:
             name: replace(one, input_bytes=max(one.input_bytes, self.by_name.get(name, 0.0)))
             for name, one in facts.items()
         }
+
+
+@dataclass(slots=True)
+class QueueSizes:
+    """What all that waits weighs: the tuples, and the results that joins hold for larger windows."""
+
+    waiting: WaitingSizes = field(default_factory=WaitingSizes)
+    held: WaitingSizes = field(default_factory=lambda: WaitingSizes(telling_bytes=0))
+
+    def take(
+        self,
+        tuples: Mapping[OperatorName, float],
+        queues: Mapping[OperatorName, float],
+        held: Iterable[Mapping[OperatorName, Sequence[float]]],
+    ) -> None:
+        """What waits at the end of a micro-batch, in all shards: tuples; bytes, with those that are held; and each
+        shard's probes that found what is held, with its bytes.
+
+        >>> sizes, join = QueueSizes(), OperatorName("join")
+        >>> sizes.take({join: 1_000.0}, {join: 90_000.0}, [{join: (100, 5_000)}, {join: (100, 15_000)}])
+        >>> sizes.waiting.by_name[join], sizes.held.by_name[join]
+        (70.0, 100.0)
+        """
+        probes, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
+        for name, (mine, mine_bytes) in (pair for one in held for pair in one.items()):
+            probes[name] += mine
+            held_bytes[name] += mine_bytes
+        self.waiting.take(tuples, {name: size - held_bytes[name] for name, size in queues.items()})
+        self.held.take(probes, held_bytes)
+
+    def keep_only(self, names: Iterable[OperatorName]) -> None:
+        kept = set(names)
+        self.waiting.keep_only(kept)
+        self.held.keep_only(kept)
+
+    def in_facts(self, facts: Mapping[OperatorName, OperatorFacts]) -> dict[OperatorName, OperatorFacts]:
+        found = self.waiting.in_facts(facts)
+        return {name: replace(one, held_bytes=self.held.by_name.get(name, one.held_bytes)) for name, one in found.items()}
 
 
 @dataclass(slots=True)

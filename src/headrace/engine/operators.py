@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.admitting import taken_ahead, with_seen, without_idle_guests
-from headrace.engine.blocks import Backlog, HeldResults, PendingBlock
+from headrace.engine.blocks import NO_BACKLOG, Backlog, HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
 from headrace.engine.downstream import Downstream, WorkDone
@@ -46,7 +46,7 @@ from headrace.model import QueryId
 from headrace.plan.canonical import Sizes
 from headrace.plan.facts import Measured
 from headrace.plan.opgraph import OperatorName
-from headrace.plan.sharing import Group, Member, OutputClass
+from headrace.plan.sharing import Delivery, Group, Member, OutputClass
 
 
 class GroupOperator:
@@ -79,6 +79,7 @@ class GroupOperator:
         self._epoch = epoch
         self._members = [member for cls in group.classes for member in cls.members]
         self._delivery = {member.identity: cls.delivery for cls in group.classes for member in cls.members}
+        self._holds = any(delivery is not Delivery.FOLDED for delivery in self._delivery.values())
         self._levels = scan_levels(self.windows, self._members) if group.is_join else []
         self._policy = policy_for(options.policy, tuple(self._levels)) if group.is_join else None
         self._join = GroupJoin(group, self.inputs, options)
@@ -273,10 +274,15 @@ class GroupOperator:
     def summed(self) -> Backlog:
         """All that waits, added up once for the blocks that are there; turns keep it up to date."""
         if self._sums is None:
-            rows = sum(block.weight for block in self.pending)
-            size_bytes = sum(block.nbytes for block in self.pending)
-            self._sums = Backlog(rows, sum(map(self._probes_of, self.pending)), size_bytes)
+            self._sums = NO_BACKLOG
+            for block in self.pending:
+                self._sums = self._sums.changed(NO_BACKLOG, self._weighed(block))
         return self._sums
+
+    @property
+    def held_bytes(self) -> int:
+        """Results that are held for larger windows, here."""
+        return sum(block.held_bytes for block in self.pending)
 
     def backlog(self) -> list[int]:
         """For each window, the tuples here that wait to scan it next."""
@@ -313,9 +319,17 @@ class GroupOperator:
         share = probes / max(1, block.weight * len(self.windows))
         yield WorkDone(probes, block.tuples, done.rows_out, round(share * block.nbytes), done.bytes_out)
 
-    def _probes_of(self, block: PendingBlock) -> int:
-        """What a block's waiting turns cost."""
-        return turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
+    def _weighed(self, block: PendingBlock) -> Backlog:
+        """What a block counts for."""
+        probes = turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
+        return Backlog(block.weight, probes, self._scanned(block), block.nbytes + block.held_bytes)
+
+    def _scanned(self, block: PendingBlock) -> int:
+        """What those of a block's turns cost that it holds results of, for windows to come: what is folded is not held,
+        and what was found ahead of other streams waits for these (``holding``). That some shards scan a block whole is
+        left out: others need not."""
+        upto = 0 if not self._holds or block.ahead else self.completed(block)
+        return turn_cost(self._levels, block.weight, 0, upto) if upto else 0
 
     def take_turn(self, budget: ProbeBudget) -> Iterator[Effect]:
         """One scan, as the policy chooses; without a limit, the oldest block through all windows."""
@@ -323,15 +337,15 @@ class GroupOperator:
         assert self._policy is not None
         turn = Turn(0, len(self.windows)) if budget.limit is None else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
-        sums, before, size_bytes = self.summed(), self._probes_of(block), block.nbytes
+        sums, before = self.summed(), self._weighed(block)
         budget.charge(turn_cost(self._levels, block.weight, completed[turn.position], turn.upto))
         yield from self._clocked(self._scan_ahead(block, turn.upto) if block.ahead else self._scan_on(block, turn.upto))
         if self.completed(block) == len(self.windows):
             self._finished += block.drop()
             self.pending.remove(block)
-            self._sums = Backlog(sums.rows - block.weight, sums.probes - before, sums.size_bytes - size_bytes)
+            self._sums = sums.changed(before, NO_BACKLOG)
         else:
-            self._sums = sums._replace(probes=sums.probes - before + self._probes_of(block))
+            self._sums = sums.changed(before, self._weighed(block))
         yield from self._release_held()
 
     def _clocked(self, effects: Iterator[Effect]) -> Iterator[Effect]:

@@ -23,12 +23,14 @@ from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:
     """What an operator is like: the time a tuple takes, how many come out for one that goes in (a join's: of either
-    side), and the mean sizes of a tuple that goes in and of one that comes out."""
+    side), and the mean sizes of a tuple that goes in and of one that comes out. ``held_bytes``: of the results that a
+    join holds for larger windows, for each probe that found them; None: not known."""
 
     service_s: float
     selectivity: float
     input_bytes: float = 1.0
     output_bytes: float = 1.0
+    held_bytes: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.service_s > 0 and self.selectivity >= 0 and self.input_bytes >= 0 and self.output_bytes >= 0):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 
 from headrace.config import Settings
-from headrace.engine.measuring import Meters, OperatorMeter, WaitingSizes, WorkReport
+from headrace.engine.measuring import Meters, OperatorMeter, QueueSizes, WorkReport
 from headrace.engine.strategies import Mode
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.graph_building import leaf_operator
@@ -38,7 +38,7 @@ class GraphKeeper:
     _packing: set[OperatorName] = field(default_factory=set)
     """The operators that run before the shards."""
     _meters: Meters = field(default_factory=Meters)
-    _sizes: WaitingSizes = field(default_factory=WaitingSizes)
+    _sizes: QueueSizes = field(default_factory=QueueSizes)
     _given: dict[OperatorName, OperatorFacts] = field(init=False)
     _turns: dict[OperatorName, int] = field(default_factory=dict)
     _told: tuple[GraphTold, ...] = ()
@@ -85,11 +85,11 @@ class GraphKeeper:
         return found
 
     def _weigh(self) -> None:
-        tuples, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
+        tuples, queues = Counter[OperatorName](), Counter[OperatorName]()
         for one in self._told:
             tuples.update(one.waiting)
-            held_bytes.update(one.queues)
-        self._sizes.take(tuples, held_bytes)
+            queues.update(one.queues)
+        self._sizes.take(tuples, queues, [one.held for one in self._told])
 
     def facts(self) -> dict[OperatorName, OperatorFacts]:
         """What is known of each operator now, and of what waits before it."""
@@ -142,4 +142,11 @@ def is_other(before: Mapping[OperatorName, OperatorFacts], now: Mapping[Operator
     if before.keys() != now.keys():
         return True
     pairs = [pair for name, one in now.items() for pair in zip(astuple(before[name]), astuple(one), strict=True)]
-    return any(abs(one - other) > NOTABLE * max(abs(one), abs(other)) for one, other in pairs)
+    return any(_is_notable(one, other) for one, other in pairs)
+
+
+def _is_notable(one: float | None, other: float | None) -> bool:
+    """None: not known."""
+    if one is None or other is None:
+        return one is not other
+    return abs(one - other) > NOTABLE * max(abs(one), abs(other))
