@@ -101,8 +101,8 @@ class OperatorMeter:
 
         >>> meter = OperatorMeter()
         >>> meter.add(WorkReport(100, 20, 6400, 640, 0.5), at_s=0)
-        >>> meter.facts()
-        OperatorFacts(service_s=0.005, selectivity=0.2, input_bytes=64.0, output_bytes=32.0)
+        >>> meter.facts() == OperatorFacts(service_s=0.005, selectivity=0.2, input_bytes=64.0, output_bytes=32.0)
+        True
         """
         if self.tuples_in <= 0:
             return None
