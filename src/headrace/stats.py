@@ -98,7 +98,7 @@ class OrderingStats:
 @dataclass(frozen=True, slots=True)
 class OperatorStats:
     """An operator of the graph, over all shards: what waits before it, how often it was its turn, and what it is like
-    lately (None until it has done something). ``service_us``: for a tuple, or for a probe of a join."""
+    lately (None until it has done something). ``service_us``: for a tuple."""
 
     operator: str
     text: str = ""

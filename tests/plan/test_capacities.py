@@ -62,6 +62,17 @@ def test_an_operator_takes_time() -> None:
         OperatorFacts(0, 0.5)
 
 
+def test_a_path_takes_what_goes_up_it_and_what_goes_elsewhere_stays() -> None:
+    join = OperatorFacts(1, 3, 10, 8, copies=4 / 3)
+    few, many = OperatorFacts(2, 1, 8, 8, taken=1), OperatorFacts(2, 1, 8, 8, taken=3)
+    assert path_capacity([join, few]) == 1 / (1 + 1 * 2)
+    assert path_capacity([join, many]) == 1 / (1 + 3 * 2)
+    assert release_capacity(join) == 10 - 4 * 8
+    assert path_release([join, few]) == pytest.approx((10 - 3 * 8) / 3)
+    assert path_release([join, many]) == pytest.approx((10 - 1 * 8) / 7)
+    assert progress_chart([join, few]) == [(0, 10), (1, 32), (3, 24)]
+
+
 @given(PATHS)
 def test_one_operator_is_a_segment_of_one(path: list[OperatorFacts]) -> None:
     assert segment_capacity(path[:1]) == pytest.approx(processing_capacity(path[0]))

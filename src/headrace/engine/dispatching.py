@@ -4,9 +4,10 @@
                     \\_____________ a strategy chooses a unit of these (paper 003) ______/
 
 Owns :class:`Pace` (what operators are like, as all shards are told) and :class:`Dispatcher`. Queues are weighed by what
-heartbeats told and by those facts, never by a shard's own rows: so all shards choose alike, and what one of them
-completes in a micro-batch all of them do. Time is counted in steps: what counts against the memory limit is what is
-carried over from one to the next, and before a step's end what it will be, as far as the budget tells.
+heartbeats told and by those facts, which also say how many tuples a shard has for one that was heard of, and never by a
+shard's own rows: so all shards choose alike, and what one of them completes in a micro-batch all of them do. Time is
+counted in steps: what counts against the memory limit is what is carried over from one to the next, and before a step's
+end what it will be, as far as the budget tells.
 Invariant: without a limit all that waits is done. Cost: what waits is added up once a step; then a choice for each
 turn, however much waits. The graph is made once for a plan (``apart``), the units once for it and a set of facts
 (``strategies``).
@@ -24,7 +25,7 @@ from headrace.engine.events import Effect
 from headrace.engine.measuring import Meters, WorkReport
 from headrace.engine.operators import GroupOperator
 from headrace.engine.strategies import QueueState, StrategyMemory, StrategyOptions, Unit, Waiting
-from headrace.plan.capacities import OperatorFacts, work_upward_s
+from headrace.plan.capacities import OperatorFacts, passed_on, work_upward_s
 from headrace.plan.opgraph import OperatorGraph, OperatorName
 
 UNKNOWN_JOIN = OperatorFacts(1e-6, 1.0, 100.0, 100.0)
@@ -79,7 +80,7 @@ class Dispatcher:
         self._by_name = groups
         self._groups = tuple(groups.values())
         self._leaves = frozenset(graph.leaves)
-        """What reads a stream, joins and scans: measured, as they are weighed, by what heartbeats told of it."""
+        """What reads a stream, joins and scans: weighed by what heartbeats told of it."""
         self._scheduling = scheduling
         self._memory = memory
         memory.keep_only(graph.names)
@@ -142,27 +143,31 @@ class Dispatcher:
             if not join.pending:
                 return None
             sums, one = join.summed(), facts[name]
-            held_bytes = one.selectivity * one.output_bytes if one.held_bytes is None else one.held_bytes
-            size_bytes = sums.probes * one.input_bytes + sums.scanned * held_bytes
-            return QueueState(float(sums.probes), size_bytes, float(join.pending[0].came))
+            tuples = sums.probes * one.per_weight
+            size_bytes = tuples * one.input_bytes + sums.scanned * _held_bytes(one)
+            return QueueState(tuples, size_bytes, float(join.pending[0].came))
         stage = self._stages[name].downstream.stages[name]
         if not stage.items:
             return None
-        return QueueState(stage.weight, stage.weight * facts[name].input_bytes, float(stage.items[0].came))
+        tuples = stage.weight * facts[name].per_weight
+        return QueueState(tuples, tuples * facts[name].input_bytes, float(stage.items[0].came))
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
         """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it. What their
         tuples take is charged, not how many they are: a probe of the budget is as long as the mean join's."""
         for name in filter(self._is_busy, unit.operators):
-            selectivity = facts[name].selectivity
+            one = facts[name]
             if name in self._joins:
                 turn = ProbeBudget(budget.limit)
-                yield from self._measured(name, self._joins[name].join_turn(turn, selectivity))
-                probes = float(turn.spent)
+                readers = self._graph.consumers[name]
+                parts = {reader: one.per_weight * passed_on(one, facts[reader]) for reader in readers}
+                yield from self._measured(name, self._joins[name].join_turn(turn, parts))
+                weight = float(turn.spent)
             else:
-                probes = self._stages[name].downstream.stages[name].items[0].weight
-                yield from self._measured(name, self._stages[name].downstream.run(name, selectivity))
-            budget.charge(round(probes * facts[name].service_s / self._probe_s(facts)))
+                weight = self._stages[name].downstream.stages[name].items[0].weight
+                made = self._stages[name].downstream.run(name, one.per_weight * one.selectivity)
+                yield from self._measured(name, made)
+            budget.charge(round(weight * one.per_weight * one.service_s / self._probe_s(facts)))
             self._watch()
 
     def _weigh(self) -> None:
@@ -181,13 +186,18 @@ class Dispatcher:
         for one in work:
             spent_s += self._pace.worked_s() - began_s
             if isinstance(one, WorkDone):
-                taken = one.weight if name in self._leaves else float(one.rows_in)
-                report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
-                self.meters.report(name, report, 0.0)
+                self._report(name, one, spent_s)
                 self.turns[name] = self.turns.get(name, 0) + 1
             else:
                 yield one
             began_s = self._pace.worked_s()
+
+    def _report(self, name: OperatorName, done: WorkDone, spent_s: float) -> None:
+        heard = done.weight if name in self._leaves else 0.0
+        told = (done.rows_in, done.rows_out, done.bytes_in, done.bytes_out, spent_s)
+        self.meters.report(name, WorkReport(*told, heard, done.copies_out), 0.0)
+        for reader, rows in done.offered.items():
+            self.meters.report(reader, WorkReport(offered=rows, offered_of=done.rows_in), 0.0)
 
     def note_evaluations(self) -> None:
         """Counts, once a step is over, what aggregates gave when their groups were evaluated, and the time that took;
@@ -204,7 +214,7 @@ class Dispatcher:
 
     def _probe_s(self, facts: Mapping[OperatorName, OperatorFacts]) -> float:
         """What a probe takes: the mean over the joins; the unit that the budget is in."""
-        joins = [facts[name].service_s for name in self._joins]
+        joins = [facts[name].per_weight * facts[name].service_s for name in self._joins]
         return sum(joins) / len(joins) if joins else UNKNOWN_JOIN.service_s
 
     # --- without a limit
@@ -243,6 +253,13 @@ class Dispatcher:
 
 def _size_bytes(states: Mapping[OperatorName, QueueState]) -> float:
     return sum(state.size_bytes for state in states.values())
+
+
+def _held_bytes(join: OperatorFacts) -> float:
+    """What results that are held for larger windows weigh for each probe that found them; until that was measured, as
+    much as all that it gives."""
+    given_bytes = join.per_weight * join.selectivity * join.copies * join.output_bytes
+    return given_bytes if join.held_bytes is None else join.held_bytes
 
 
 def _share_left(probes: float, budget: ProbeBudget) -> float:

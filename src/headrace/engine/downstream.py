@@ -38,6 +38,7 @@ from headrace.plan.joingraph import on_side
 from headrace.plan.opgraph import OperatorKind, OperatorName
 from headrace.plan.sharing import Delivery, OutputClass
 
+ONE_FOR_ONE: Mapping[OperatorName, float] = {}
 NEWEST, SINCE = "__newest", "__since"
 """Columns of what is to be folded: a result's timestamp, and its since."""
 
@@ -72,13 +73,17 @@ class TurnItem:
 
 @dataclass(slots=True)
 class WorkDone:
-    """What an operator took and gave in a turn. ``bytes_out``: in the queues of all that read it."""
+    """What an operator took and gave in a turn. ``weight``: what it took, as all shards weigh it; ``copies_out`` and
+    ``bytes_out``: in the queues of all that read it; ``offered``: how many rows each of them got, where not all get the
+    same."""
 
     weight: float = 0.0
-    rows_in: int = 0
+    rows_in: float = 0
     rows_out: int = 0
-    bytes_in: int = 0
+    bytes_in: float = 0
     bytes_out: int = 0
+    copies_out: int = 0
+    offered: dict[OperatorName, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -158,10 +163,16 @@ class Downstream:
     # --- queues
 
     def put(
-        self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows], found: Sequence[FoundRows]
+        self,
+        weight: float,
+        came: int,
+        known_us: int,
+        emitted: Sequence[EmitRows],
+        found: Sequence[FoundRows],
+        parts: Mapping[OperatorName, float] = ONE_FOR_ONE,
     ) -> WorkDone:
-        """An item for every class, of what a turn of the join made: as many results as the class with the most of them
-        has, and the bytes of all."""
+        """An item for every class, of what a turn of the join made; ``parts``: about how many rows each operator gets
+        for one that it weighed. What was made is as many results as the class with the most of them has."""
         rows: dict[int, list[RawRows]] = {}
         for one in emitted:
             number = self._class_of[one.queries[0]]
@@ -170,10 +181,11 @@ class Downstream:
             rows.setdefault(folded.number, []).append(_to_fold(folded))
         done = WorkDone(weight)
         for number, name in self._first.items():
-            item = TurnItem(weight, came, known_us, self._epoch, rows.get(number, []))
+            item = TurnItem(weight * parts.get(name, 1.0), came, known_us, self._epoch, rows.get(number, []))
             self.stages[name].put(item)
-            done.rows_out = max(done.rows_out, sum(one.batch.num_rows for one in item.rows))
+            done.offered[name] = sum(one.batch.num_rows for one in item.rows)
             done.bytes_out += item.size_bytes
+        done.rows_out, done.copies_out = max(done.offered.values(), default=0), sum(done.offered.values())
         return done
 
     def takes(self, emission: EmitRows) -> bool:
@@ -202,7 +214,8 @@ class Downstream:
         else:
             made = [self._selected(stage.number, one) for one in item.rows]
             done.rows_out = sum(one.num_rows for one in made)
-            done.bytes_out = max(1, len(stage.then)) * sum(one.nbytes for one in made)
+            readers = max(1, len(stage.then))
+            done.copies_out, done.bytes_out = readers * done.rows_out, readers * sum(one.nbytes for one in made)
             yield from self._given(stage, item, made, selectivity)
         yield done
 

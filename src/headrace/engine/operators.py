@@ -13,6 +13,7 @@ so the turns follow from heartbeats alone: they are the same on every shard.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
@@ -23,7 +24,7 @@ from headrace.engine.admitting import taken_ahead, with_seen, without_idle_guest
 from headrace.engine.blocks import NO_BACKLOG, Backlog, HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
-from headrace.engine.downstream import Downstream, WorkDone
+from headrace.engine.downstream import ONE_FOR_ONE, Downstream, WorkDone
 from headrace.engine.events import DropSegment, Effect, EmitRows
 from headrace.engine.expiring import expire
 from headrace.engine.group_folds import GroupFolds
@@ -301,23 +302,31 @@ class GroupOperator:
             else:
                 yield effect
 
-    def _put(self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows]) -> WorkDone:
+    def _put(
+        self,
+        weight: float,
+        came: int,
+        known_us: int,
+        emitted: Sequence[EmitRows],
+        parts: Mapping[OperatorName, float] = ONE_FOR_ONE,
+    ) -> WorkDone:
         """Queues what a turn made for the operators after it."""
         found = self.folds.take_found()
         if not self.is_deferred:
             return WorkDone(weight)
-        return self.downstream.put(weight, came, known_us, emitted, found)
+        return self.downstream.put(weight, came, known_us, emitted, found, parts)
 
-    def join_turn(self, budget: ProbeBudget, selectivity: float) -> Iterator[Effect | WorkDone]:
-        """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did.
-        ``selectivity``: about how many results a probe finds."""
+    def join_turn(self, budget: ProbeBudget, parts: Mapping[OperatorName, float]) -> Iterator[Effect | WorkDone]:
+        """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did: of the
+        block's tuples, the turn's part of the way back. ``parts``: about how many results a probe finds for each of
+        these operators."""
         before = budget.spent
         emitted: list[EmitRows] = []
         yield from self._sorted_out(self.take_turn(budget), emitted)
         probes, block = budget.spent - before, self._turn_of
-        done = self._put(probes * selectivity, block.came, block.known_us, emitted)
+        done = self._put(probes, block.came, block.known_us, emitted, parts)
         share = probes / max(1, block.weight * len(self.windows))
-        yield WorkDone(probes, block.tuples, done.rows_out, round(share * block.nbytes), done.bytes_out)
+        yield replace(done, rows_in=share * block.tuples, bytes_in=share * block.nbytes)
 
     def _weighed(self, block: PendingBlock) -> Backlog:
         """What a block counts for."""

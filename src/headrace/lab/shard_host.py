@@ -20,7 +20,7 @@ from headrace.engine.combining import Combiner
 from headrace.engine.dispatching import Pace
 from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows, TimesReached
 from headrace.engine.histories import Points
-from headrace.engine.measuring import Meters, QueueSizes, WorkReport
+from headrace.engine.measuring import Meters, QueueSizes
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Stream
@@ -134,8 +134,7 @@ class ShardHost:
         if shard.dispatcher is None:
             return
         for name, one in shard.dispatcher.meters.by_name.items():
-            report = WorkReport(one.tuples_in, one.tuples_out, one.bytes_in, one.bytes_out, one.spent_s)
-            self.meters.report(name, report, at_s)
+            self.meters.report(name, one.report(), at_s)
         for name, turns in shard.dispatcher.turns.items():
             self.turns[name] = self.turns.get(name, 0) + turns
 

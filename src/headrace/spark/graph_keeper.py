@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 
 from headrace.config import Settings
-from headrace.engine.measuring import Meters, OperatorMeter, QueueSizes, WorkReport
+from headrace.engine.measuring import Meters, OperatorMeter, QueueSizes
 from headrace.engine.strategies import Mode
 from headrace.plan.capacities import OperatorFacts
 from headrace.plan.graph_building import leaf_operator
@@ -61,8 +61,7 @@ class GraphKeeper:
         """Takes in what all shards told of a micro-batch; whether tasks should be told what follows from it."""
         self._told = tuple(told)
         for name, meter in self._together().items():
-            report = WorkReport(meter.tuples_in, meter.tuples_out, meter.bytes_in, meter.bytes_out, meter.spent_s)
-            self._meters.report(name, report, at_s)
+            self._meters.report(name, meter.report(), at_s)
         for one in self._told[:1]:  # all shards take the same turns
             for name, turns in one.turns.items():
                 self._turns[name] = self._turns.get(name, 0) + turns

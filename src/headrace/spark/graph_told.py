@@ -19,8 +19,8 @@ from headrace.plan.opgraph import OperatorName
 @dataclass(frozen=True, slots=True)
 class GraphTold:
     """One shard's operators in one micro-batch. ``items``: what waits between operators, whatever its size; ``queues``:
-    bytes; ``turns``: in this micro-batch; ``mode_changes``: ever; ``waiting``: tuples, as all shards weigh them; ``held``:
-    by join, the probes that found the results it holds for larger windows, weighed so, and their bytes."""
+    bytes; ``turns``: in this micro-batch; ``mode_changes``: ever; ``waiting``: tuples, as all shards weigh them;
+    ``held``: by join, the probes that found the results it holds for larger windows, weighed so, and their bytes."""
 
     meters: Mapping[OperatorName, OperatorMeter] = field(default_factory=dict)
     turns: Mapping[OperatorName, int] = field(default_factory=dict)
