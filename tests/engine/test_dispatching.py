@@ -16,14 +16,15 @@ from local_host import Store
 from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.dispatching import UNKNOWN, Pace, Scheduling
-from headrace.engine.events import Effect, EmitRows, Event, KeepSegment
+from headrace.engine.events import BlockArrived, Effect, EmitRows, Event, KeepSegment
 from headrace.engine.levels import turn_cost
 from headrace.engine.measuring import Meters, QueueSizes
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.strategies import Mode
+from headrace.model import QueryId
 from headrace.plan.capacities import OperatorFacts, path_capacity
-from headrace.plan.shard_graph import join_name
+from headrace.plan.shard_graph import join_name, scheduled_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import read_script
 
@@ -368,3 +369,29 @@ def test_each_reader_of_a_join_is_measured_by_what_comes_to_it() -> None:
     assert min(facts[few].input_bytes, facts[many].input_bytes) < facts[join].output_bytes < 33
     even = {name: replace(one, service_s=1e-6) for name, one in facts.items()}
     assert path_capacity([even[join], even[few]]) > path_capacity([even[join], even[many]])
+
+
+@pytest.mark.parametrize("policy", ["swf", "mqt"])
+def test_a_turn_puts_nothing_before_operators_whose_windows_it_has_not_scanned(policy: str) -> None:
+    """Also where a shard has found nothing: it takes the others' turns."""
+    small = "CREATE QUERY small AS SELECT a.n FROM a, b WHERE a.k = b.k WINDOW 1 ms;"
+    large = "CREATE QUERY large AS SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW 5 s;"
+    fold = "CREATE QUERY fold AS SELECT a.k, COUNT(*) AS n FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 5 s;"
+    plan = plan_of(small + large + fold)
+    graph = scheduled_graph(plan)
+    turns = []
+    for shard_rows in (ROWS, 0):
+        shard = Shard(plan, ShardOptions(scheduling=Scheduling("path", "static", None), policy=policy))
+        told = events(plan)
+        if not shard_rows:
+            told = [one for one in told if not isinstance(one, BlockArrived)]
+        taken: list[dict[str, int]] = []
+        for number in range(8):
+            list(shard.step(told if number == 0 else [], ProbeBudget(1), Pace()))
+            taken.append(dict(shard.dispatcher.turns))
+        assert not shard.is_behind
+        turns.append(taken)
+    assert turns[0] == turns[1]
+    by_query = {query: graph.paths_of(QueryId(query))[0][1] for query in ("small", "large", "fold")}
+    total = {query: sum(one.get(name, 0) for one in turns[0]) for query, name in by_query.items()}
+    assert total == {"small": 1, "large": 1, "fold": 2}

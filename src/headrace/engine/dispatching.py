@@ -25,12 +25,13 @@ from headrace.engine.events import Effect
 from headrace.engine.measuring import Meters, WorkReport
 from headrace.engine.operators import GroupOperator
 from headrace.engine.strategies import QueueState, StrategyMemory, StrategyOptions, Unit, Waiting
-from headrace.plan.capacities import OperatorFacts, passed_on, work_upward_s
-from headrace.plan.opgraph import OperatorGraph, OperatorName
+from headrace.plan.capacities import OperatorFacts, assumed_facts, passed_on, work_upward_s
+from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName
 
 UNKNOWN_JOIN = OperatorFacts(1e-6, 1.0, 100.0, 100.0)
 UNKNOWN = OperatorFacts(2e-7, 1.0, 100.0, 100.0)
-"""What operators are taken to be like until they have been measured."""
+UNMEASURED = dict.fromkeys(OperatorKind, UNKNOWN) | {OperatorKind.JOIN: UNKNOWN_JOIN}
+"""What operators are taken to be like until one of their kind has been measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,7 @@ class Dispatcher:
         return options.limit_bytes is not None and size_bytes > options.beta * options.limit_bytes
 
     def _facts(self) -> dict[OperatorName, OperatorFacts]:
-        known = self._pace.facts
-        return {name: known.get(name, UNKNOWN_JOIN if name in self._joins else UNKNOWN) for name in self._graph.names}
+        return assumed_facts(self._graph, self._pace.facts, UNMEASURED)
 
     def _state(self, name: OperatorName, facts: Mapping[OperatorName, OperatorFacts]) -> QueueState | None:
         """What waits before an operator; None: nothing."""
@@ -235,7 +235,8 @@ class Dispatcher:
 
     def waiting_tuples(self) -> dict[OperatorName, float]:
         """What waits before each operator, as all shards weigh it."""
-        states = {name: self._state(name, self._facts()) for name in self._graph.names}
+        facts = self._facts()
+        states = {name: self._state(name, facts) for name in self._graph.names}
         return {name: state.tuples for name, state in states.items() if state is not None}
 
     def held(self) -> dict[OperatorName, tuple[int, int]]:

@@ -3,7 +3,8 @@
       join --an item a turn--> [ | | ] select-project --> results, or --> [ | ] aggregate
 
 Owns :class:`Downstream`. An item is what one turn of the join made for one class: perhaps nothing on this shard, but an
-item all the same, so that all shards take the same turns; its weight is what all shards together may have found.
+item all the same where another may have found something, so that all shards take the same turns; its weight is what all
+shards together may have found.
 A condition moves before the join, or back behind it, when other queries come or go: what waits then has passed it, and
 lacks what it reads, or has not. So rows are asked for all conditions of their class that they have the columns for.
 Invariants: a queue is first in, first out, so that every query's results stay in order; an aggregate counts a time as
@@ -14,7 +15,7 @@ at the end of a step is stored once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,17 +171,22 @@ class Downstream:
         emitted: Sequence[EmitRows],
         found: Sequence[FoundRows],
         parts: Mapping[OperatorName, float] = ONE_FOR_ONE,
+        due: Collection[QueryId] | None = None,
     ) -> WorkDone:
-        """An item for every class, of what a turn of the join made; ``parts``: about how many rows each operator gets
-        for one that it weighed. What was made is as many results as the class with the most of them has."""
+        """An item for every class that a turn of the join may have made something for: one that is folded, or has a query
+        that is ``due`` (None: all are), the same on all shards. ``parts``: about how many rows each operator gets for
+        one that it weighed. What was made is as many results as the class with the most of them has."""
         rows: dict[int, list[RawRows]] = {}
         for one in emitted:
             number = self._class_of[one.queries[0]]
             rows.setdefault(number, []).append(RawRows(one.batch, one.queries, one.part))
         for folded in (one for one in found if one.number in self._first):
             rows.setdefault(folded.number, []).append(_to_fold(folded))
-        done = WorkDone(weight)
+        done = WorkDone(weight, offered=dict.fromkeys(self._first.values(), 0))
+        asked = None if due is None else {*rows, *self._folds, *(self._class_of[query] for query in due)}
         for number, name in self._first.items():
+            if asked is not None and number not in asked:
+                continue
             item = TurnItem(weight * parts.get(name, 1.0), came, known_us, self._epoch, rows.get(number, []))
             self.stages[name].put(item)
             done.offered[name] = sum(one.batch.num_rows for one in item.rows)

@@ -104,6 +104,10 @@ class GroupOperator:
         """How far any tuple has been taken in ahead of another stream; None once progress is past it."""
         self.taken = [0] * len(self.inputs)
         """How many tuples of each input were taken in so."""
+        self.was_ahead = False
+        """Whether a turn may release results of any window: tuples were taken in ahead, and not all is out yet."""
+        self._newly: Sequence[Member] = ()
+        """Whose windows the last turn has completed."""
         self._released_to: Place | None = None
         """How far progress has come, in this step."""
 
@@ -163,6 +167,7 @@ class GroupOperator:
     def _admit_ahead(self, progress: Place | None, reached: Sequence[Place | None] | None) -> Iterator[Effect]:
         """Makes blocks of all that has come, whatever the other streams (paper 004, section 5); on the way back to
         waiting for them, of what is due (section 6, steps E to L)."""
+        self.was_ahead = True
         self._prune()
         self._sums = None
         nowhere = Place(LOWEST, 0)
@@ -309,12 +314,22 @@ class GroupOperator:
         known_us: int,
         emitted: Sequence[EmitRows],
         parts: Mapping[OperatorName, float] = ONE_FOR_ONE,
+        due: Collection[QueryId] | None = None,
     ) -> WorkDone:
         """Queues what a turn made for the operators after it."""
         found = self.folds.take_found()
         if not self.is_deferred:
             return WorkDone(weight)
-        return self.downstream.put(weight, came, known_us, emitted, found, parts)
+        return self.downstream.put(weight, came, known_us, emitted, found, parts, due)
+
+    def _due(self) -> Collection[QueryId] | None:
+        """Whose results a turn may have given, as all shards know it; None: anybody's. What was held because it was
+        taken in ahead leaves when progress is past it: the last of it with the turn that ends the scans of all that was
+        taken in so, or the first one after."""
+        if not self.was_ahead:
+            return [member.query for member in self._newly]
+        self.was_ahead = self.ahead is not None or any(block.ahead for block in self.pending)
+        return None
 
     def join_turn(self, budget: ProbeBudget, parts: Mapping[OperatorName, float]) -> Iterator[Effect | WorkDone]:
         """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did: of the
@@ -324,7 +339,7 @@ class GroupOperator:
         emitted: list[EmitRows] = []
         yield from self._sorted_out(self.take_turn(budget), emitted)
         probes, block = budget.spent - before, self._turn_of
-        done = self._put(probes, block.came, block.known_us, emitted, parts)
+        done = self._put(probes, block.came, block.known_us, emitted, parts, self._due())
         share = probes / max(1, block.weight * len(self.windows))
         yield replace(done, rows_in=share * block.tuples, bytes_in=share * block.nbytes)
 
@@ -392,6 +407,7 @@ class GroupOperator:
         windows = self.windows[:upto] if upto < len(self.windows) else tuple(self._served_windows(block))
         reach = reach_of(windows if before is None else [*windows, before])
         newly = [one for one in served if is_done(one.sizes, reach) and not is_done(one.sizes, before)]
+        self._newly = newly
         if before is None and len(newly) == len(self._members):
             yield from self._straight_through(block)
         else:

@@ -14,7 +14,7 @@ pure and linear in the operators given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from headrace.errors import PlanError
@@ -173,10 +173,46 @@ _ASSUMED = {
 
 
 def assumed_facts(
-    graph: OperatorGraph, measured: Mapping[OperatorName, OperatorFacts]
+    graph: OperatorGraph,
+    measured: Mapping[OperatorName, OperatorFacts],
+    unknown: Mapping[OperatorKind, OperatorFacts] = _ASSUMED,
 ) -> dict[OperatorName, OperatorFacts]:
-    """What is measured, and a guess by its kind for each operator that has done nothing yet."""
-    return {one.name: measured.get(one.name, _ASSUMED[one.kind]) for one in graph.operators}
+    """What is measured, and a guess for each operator that has done nothing yet: it is like the mean of its kind (of
+    those that read a stream, or of the others), or ``unknown`` where none of them was measured; what it takes is as
+    large as what it reads is measured to give."""
+    leaves = frozenset(graph.leaves)
+    kinds: dict[tuple[OperatorKind, bool], list[OperatorFacts]] = {}
+    for one in graph.operators:
+        if one.name in measured:
+            kinds.setdefault((one.kind, one.name in leaves), []).append(measured[one.name])
+    found: dict[OperatorName, OperatorFacts] = {}
+    for one in graph.operators:
+        alike = kinds.get((one.kind, one.name in leaves))
+        guess = mean_facts(alike) if alike else unknown[one.kind]
+        sizes = [measured[OperatorName(given)].output_bytes for given in one.inputs if given in measured]
+        guess = replace(guess, input_bytes=sum(sizes) / len(sizes)) if sizes else guess
+        found[one.name] = measured.get(one.name, guess)
+    return found
+
+
+def mean_facts(facts: Sequence[OperatorFacts]) -> OperatorFacts:
+    """What operators are like on the average; how much comes to each is its own.
+
+    >>> mean_facts([OperatorFacts(1.0, 0.5, 8.0, 8.0), OperatorFacts(3.0, 1.5, 24.0, 16.0)]).selectivity
+    1.0
+    """
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(values) / len(facts)
+
+    return OperatorFacts(
+        mean(one.service_s for one in facts),
+        mean(one.selectivity for one in facts),
+        mean(one.input_bytes for one in facts),
+        mean(one.output_bytes for one in facts),
+        per_weight=mean(one.per_weight for one in facts),
+        copies=mean(one.copies for one in facts),
+    )
 
 
 def facts_of(facts: Mapping[OperatorName, OperatorFacts], names: Iterable[OperatorName]) -> list[OperatorFacts]:
