@@ -395,3 +395,18 @@ def test_a_turn_puts_nothing_before_operators_whose_windows_it_has_not_scanned(p
     by_query = {query: graph.paths_of(QueryId(query))[0][1] for query in ("small", "large", "fold")}
     total = {query: sum(one.get(name, 0) for one in turns[0]) for query, name in by_query.items()}
     assert total == {"small": 1, "large": 1, "fold": 2}
+
+
+def test_a_step_that_goes_on_past_its_budget_is_no_end_of_saving_memory() -> None:
+    """Each brings more than may wait, and leaves nothing."""
+    plan = plan_of(BY_K + BY_N)
+    shard, modes = Shard(plan, ShardOptions(scheduling=Scheduling("threshold", "static", 10_000))), []
+    for number in range(1, 13):
+        told = events(plan, number) if number <= 8 else []
+        budget = ProbeBudget(100)
+        list(shard.step(told, budget, Pace()))
+        assert sum(shard.dispatcher.queues().values()) == 0
+        assert (budget.over_limit > 0) == (number <= 8)
+        modes.append(shard.memory.mode)
+    assert modes == [Mode.SAVING] * 8 + [Mode.NORMAL] * 4
+    assert shard.memory.mode_changes == 2

@@ -103,7 +103,7 @@ class Dispatcher:
         while states and budget.allows(self._rows(), self._beyond(_size_bytes(states))):
             waits_s = sum(state.tuples * work_s[name] for name, state in states.items())
             kept_bytes = _size_bytes(states) * _share_left(waits_s / self._probe_s(facts), budget)
-            unit = scheduler.next_unit(Waiting(float(step), states, kept_bytes))
+            unit = scheduler.next_unit(Waiting(float(step), states, kept_bytes, is_forecast=True))
             if unit is None:
                 break
             self._watch()

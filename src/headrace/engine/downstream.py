@@ -3,8 +3,8 @@
       join --an item a turn--> [ | | ] select-project --> results, or --> [ | ] aggregate
 
 Owns :class:`Downstream`. An item is what one turn of the join made for one class: perhaps nothing on this shard, but an
-item all the same where another may have found something, so that all shards take the same turns; its weight is what all
-shards together may have found.
+item all the same where another may have found something, so that all shards take the same turns; its weight is what
+a shard may have found on the average.
 A condition moves before the join, or back behind it, when other queries come or go: what waits then has passed it, and
 lacks what it reads, or has not. So rows are asked for all conditions of their class that they have the columns for.
 Invariants: a queue is first in, first out, so that every query's results stay in order; an aggregate counts a time as
@@ -173,7 +173,7 @@ class Downstream:
         parts: Mapping[OperatorName, float] = ONE_FOR_ONE,
         due: Collection[QueryId] | None = None,
     ) -> WorkDone:
-        """An item for every class that a turn of the join may have made something for: one that is folded, or has a query
+        """An item for every class that a turn of the join may have made something for: one that folds, or has a query
         that is ``due`` (None: all are), the same on all shards. ``parts``: about how many rows each operator gets for
         one that it weighed. What was made is as many results as the class with the most of them has."""
         rows: dict[int, list[RawRows]] = {}
