@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass, field
 from headrace.config import Settings
 from headrace.engine.measuring import Meters, OperatorMeter, QueueSizes
 from headrace.engine.strategies import Mode
-from headrace.plan.capacities import OperatorFacts
+from headrace.plan.capacities import OperatorFacts, processing_capacity, release_capacity
 from headrace.plan.graph_building import leaf_operator
 from headrace.plan.opgraph import OperatorGraph, OperatorName
 from headrace.plan.shard_graph import running_graph
@@ -125,14 +125,21 @@ class GraphKeeper:
         return [name for name in self._graph.names if name in known]
 
     def _operator(self, name: OperatorName, queue_bytes: int, facts: OperatorFacts | None) -> OperatorStats:
+        text, uses, turns = self._graph.by_name[name].text, self._graph.uses(name), self._turns.get(name, 0)
+        if facts is None:
+            return OperatorStats(name, text, uses, queue_bytes, turns)
         return OperatorStats(
             name,
-            self._graph.by_name[name].text,
-            self._graph.uses(name),
+            text,
+            uses,
             queue_bytes,
-            self._turns.get(name, 0),
-            None if facts is None else facts.selectivity,
-            None if facts is None else facts.service_s * 1e6,
+            turns,
+            facts.selectivity,
+            facts.service_s * 1e6,
+            facts.input_bytes,
+            facts.output_bytes,
+            processing_capacity(facts),
+            release_capacity(facts, is_last=self._graph.is_last[name]),
         )
 
 
