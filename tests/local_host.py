@@ -11,7 +11,7 @@ from orders import drawn_facts, drawn_orders
 
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.combining import Combiner
-from headrace.engine.dispatching import Pace
+from headrace.engine.dispatching import Dispatcher, Pace
 from headrace.engine.events import (
     CacheSegment,
     DropSegment,
@@ -181,12 +181,22 @@ class LocalHost:
                 else:
                     self._apply(effect, self.stores[index], emitted)
             shard.validate()
+        self._check_turns()
         for effect in self.combiner.step(sent):
             self._apply(effect, self.combined, emitted)
         self._manifests = self._told()
         self._note_times()
         for query, rows in emitted.items():
             self.results[query].append(rows)
+
+    def _check_turns(self) -> None:
+        """All shards have taken the same turns, and weigh what is left alike."""
+        first, *others = (shard.dispatcher for shard in self.shards)
+        for other in others if first is not None else ():
+            assert other is not None
+            assert other.turns == first.turns
+            assert other.waiting_tuples() == first.waiting_tuples()
+            assert _held_probes(other) == _held_probes(first)
 
     def _chosen(self) -> OrderingChosen:
         """How this micro-batch keeps results in order."""
@@ -229,3 +239,7 @@ class LocalHost:
     def rows(self, query: str) -> list[dict[str, object]]:
         """Everything a query got, in the order it came."""
         return [row for rows in self.results[query] for row in rows]
+
+
+def _held_probes(dispatcher: Dispatcher) -> dict[str, int]:
+    return {name: probes for name, (probes, _) in dispatcher.held().items()}

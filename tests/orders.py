@@ -47,7 +47,15 @@ def drawn_facts(plan: SharedPlan, draw: random.Random | None) -> dict[OperatorNa
         return {}
     names = [name for group in plan.groups for name in [join_name(group), *chain.from_iterable(class_paths(group))]]
     return {
-        name: OperatorFacts(draw.choice((1e-7, 1e-6, 1e-5)), draw.choice((0.0, 0.5, 3.0)), draw.choice((1.0, 100.0)))
+        name: OperatorFacts(
+            draw.choice((1e-7, 1e-6, 1e-5)),
+            draw.choice((0.0, 0.5, 3.0)),
+            draw.choice((1.0, 100.0)),
+            held_bytes=draw.choice((None, 0.0, 100.0)),
+            per_weight=draw.choice((0.01, 1.0)),
+            taken=draw.choice((None, 0.0, 2.0)),
+            copies=draw.choice((1.0, 3.0)),
+        )
         for name in names
         if draw.random() < 0.8
     }

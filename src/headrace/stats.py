@@ -98,7 +98,9 @@ class OrderingStats:
 @dataclass(frozen=True, slots=True)
 class OperatorStats:
     """An operator of the graph, over all shards: what waits before it, how often it was its turn, and what it is like
-    lately (None until it has done something). ``service_us``: for a tuple, or for a probe of a join."""
+    lately (None until it has done something). ``service_us``: for a tuple; ``input_bytes``, ``output_bytes``: the mean
+    sizes of a tuple that goes in and of one that comes out; ``tuples_per_s``: its processing capacity;
+    ``freed_bytes_per_s``: its memory release capacity, below zero where it takes more memory than it frees."""
 
     operator: str
     text: str = ""
@@ -107,6 +109,10 @@ class OperatorStats:
     turns: int = 0
     selectivity: float | None = None
     service_us: float | None = None
+    input_bytes: float | None = None
+    output_bytes: float | None = None
+    tuples_per_s: float | None = None
+    freed_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,9 @@ CREATE QUERY counted AS SELECT location_id FROM humidity WHERE value > 50 INTO (
 """
 
 FACTS = OperatorFacts(3.2e-6, 0.5, 64, 48)
-OPERATOR = OperatorStats("join 1a2b", "a.location_id = b.location_id", 2, 1024, 9, 0.5, 3.2)
+OPERATOR = OperatorStats(
+    "join 1a2b", "a.location_id = b.location_id", 2, 1024, 9, 0.5, 3.2, 64.0, 48.0, 312_500.0, 12_500_000.0
+)
 ORDERING = OrderingStats(
     "temperature(location_id) = humidity(location_id)",
     "filter-order",

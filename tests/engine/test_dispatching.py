@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count, product
 from math import exp
 from typing import Any
@@ -16,15 +17,16 @@ from headrace.engine.aggregating import FoldOperator
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import UNKNOWN, Pace, Scheduling
-from headrace.engine.events import Effect, EmitRows, Event, KeepSegment, StreamsEnded
+from headrace.engine.events import BlockArrived, Effect, EmitRows, Event, KeepSegment, StreamsEnded
 from headrace.engine.levels import turn_cost
+from headrace.engine.measuring import Meters, QueueSizes
 from headrace.engine.output import Cut
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.strategies import Mode
 from headrace.model import QueryId
-from headrace.plan.capacities import OperatorFacts
-from headrace.plan.shard_graph import join_name
+from headrace.plan.capacities import OperatorFacts, path_capacity
+from headrace.plan.shard_graph import join_name, scheduled_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import read_script
 
@@ -42,14 +44,16 @@ def plan_of(queries: str) -> SharedPlan:
     return share(script.catalog, tuple(script.queries))
 
 
-def events(plan: SharedPlan, number: int = 1, rows: int = ROWS, every_us: int = 1) -> list[Event]:
-    """A chunk of each stream, at a second's beginning."""
+def events(
+    plan: SharedPlan, number: int = 1, rows: int = ROWS, *, every_us: int = 1, shard: int = 0, shards: int = 1
+) -> list[Event]:
+    """A chunk of each stream, at a second's beginning; a shard's part of it."""
     ts = pa.array(number * 1_000_000 + np.arange(rows) * every_us).cast(pa.timestamp("us", tz="UTC"))
     keys = pa.array(np.arange(rows) % 100)
     order = pa.array(np.full(rows, number << ORDER_SHIFT))
     batch = pa.RecordBatch.from_arrays([keys, keys, ts, order], names=["k", "n", "ts", ORDER])
-    packed = [one for stream in plan.catalog.streams for one in Packer(plan, stream, 1).pack(batch, 0)]
-    return [one.event(plan) for one in packed if one.kind in EVENTS]
+    packed = [one for stream in plan.catalog.streams for one in Packer(plan, stream, shards).pack(batch, 0)]
+    return [one.event(plan) for one in packed if one.kind in EVENTS and one.shard == shard]
 
 
 def shard_of(plan: SharedPlan, limit_bytes: int | None = None) -> Shard:
@@ -69,12 +73,58 @@ def test_a_slow_joins_turn_is_charged_with_more_than_a_quick_ones() -> None:
     assert spent[slow] > 4 * spent[quick]
 
 
-def test_a_scan_is_measured_by_what_it_is_weighed_by() -> None:
+def test_a_scan_is_measured_by_its_rows_and_weighed_by_what_was_heard() -> None:
     plan = plan_of(FEW)
     shard = shard_of(plan)
     list(shard.step(events(plan), ProbeBudget(10**6), Pace()))
     (facts,) = shard.dispatcher.meters.facts().values()
-    assert facts.selectivity == 4 / ROWS
+    assert (facts.selectivity, facts.per_weight) == (1.0, 4 / ROWS)
+
+
+BY_K_IN = "CREATE QUERY w{0} AS SELECT a.n FROM a, b WHERE a.k = b.k WINDOW {0} s;"
+
+
+@pytest.mark.parametrize(
+    ("queries", "given"),
+    [
+        (BY_K_IN.format(1), 2 * ROWS),
+        ("".join(BY_K_IN.format(w) for w in range(1, 8)), 2 * ROWS),
+        (
+            "CREATE QUERY q AS SELECT a.n FROM a, b WHERE a.k = b.k AND a.n < 10 AND b.n < 10 WINDOW 1 s;",
+            2 * ROWS // 10,
+        ),
+        (FEW, 4),
+    ],
+)
+def test_what_an_operator_is_like_is_of_real_tuples_whatever_else_there_is(queries: str, given: int) -> None:
+    """However many shards and windows, and whatever was filtered before."""
+    plan, found = plan_of(queries), []
+    for shards in (1, 2, 4):
+        meters = Meters()
+        for mine in range(shards):
+            shard, ticks = shard_of(plan), count()
+            told = events(plan, shard=mine, shards=shards)
+            list(
+                shard.step(told, ProbeBudget(10**6), Pace(clock=lambda ticks=ticks: float(next(ticks)), shards=shards))
+            )
+            meters.take(shard.dispatcher.meters)
+        first = next(iter(meters.by_name.values()))
+        facts = first.facts()
+        assert first.tuples_in == pytest.approx(given, rel=0.01)
+        assert facts.per_weight == first.tuples_in / first.heard
+        found.append((facts.selectivity, facts.input_bytes, facts.output_bytes))
+    assert found == [pytest.approx(found[0])] * 3
+
+
+def test_what_waits_is_weighed_in_tuples_that_a_shard_has() -> None:
+    """A tenth passes, and it is dealt out over four shards."""
+    plan = plan_of(BY_K + BY_N)
+    joins = [join_name(group) for group in plan.groups]
+    shard = shard_of(plan)
+    facts = dict.fromkeys(joins, OperatorFacts(1e-6, 1.0, 50, 50, per_weight=0.025))
+    list(shard.step(events(plan, shards=4), ProbeBudget(1), Pace(facts, shards=4)))
+    waiting = [tuples for name, tuples in shard.dispatcher.waiting_tuples().items() if name in joins]
+    assert waiting == [pytest.approx(2 * ROWS * 0.025, rel=0.01)]
 
 
 def test_beyond_its_memory_a_step_goes_on_past_the_budget() -> None:
@@ -359,3 +409,96 @@ def test_what_comes_with_the_end_of_the_input_is_cut_into_blocks_too() -> None:
     assert rows[0] == rows[1]
     assert len(rows[0]) > 5_000
     assert most_bytes[1] < most_bytes[0] / 3
+
+
+WINDOWED = "".join(
+    f"CREATE QUERY w{w} AS SELECT a.n, b.ts AS t FROM a, b WHERE a.k = b.k WINDOW {w} s;" for w in (1, 2, 4, 8)
+)
+
+
+@pytest.mark.parametrize("policy", ["swf", "mqt"])
+def test_results_held_for_larger_windows_are_queue_memory(policy: str) -> None:
+    """The micro-batch goes on past its budget for what they weigh, too."""
+    plan, limit_bytes = plan_of(WINDOWED), 500_000
+    held_bytes = {}
+    for limit in (None, limit_bytes):
+        shard = Shard(plan, ShardOptions(scheduling=Scheduling("threshold", "static", limit), policy=policy))
+        meters, sizes, over = Meters(), QueueSizes(), 0
+        for number in range(1, 11):
+            facts = sizes.in_facts(meters.facts())
+            budget = ProbeBudget(10**9 if number == 1 else 2_000)
+            list(shard.step(events(plan, number), budget, Pace(facts)))
+            told = shard.dispatcher
+            meters.take(told.meters)
+            sizes.take(told.waiting_tuples(), told.queues(), [told.held()])
+            over += budget.over_limit
+        held_bytes[limit] = shard.holdings().output_bytes
+        assert sum(told.queues().values()) >= held_bytes[limit]
+        assert (over > 0) == (limit is not None)
+    assert held_bytes[None] > 2 * limit_bytes
+    assert held_bytes[limit_bytes] < limit_bytes
+
+
+def test_each_reader_of_a_join_is_measured_by_what_comes_to_it() -> None:
+    """A small window's quick path takes more tuples in a unit of time than a large one's."""
+    narrow = "CREATE QUERY narrow AS SELECT a.n FROM a, b WHERE a.k = b.k WINDOW 1 ms;"
+    wide = "CREATE QUERY wide AS SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k AND a.n + b.n >= 0 WINDOW 5 s;"
+    plan, meters = plan_of(narrow + wide), Meters()
+    shard = shard_of(plan)
+    for number in range(1, 5):
+        list(shard.step(events(plan, number), ProbeBudget(10**6), Pace()))
+        meters.take(shard.dispatcher.meters)
+    facts = meters.facts()
+    (join,) = (join_name(group) for group in plan.groups)
+    few, many = sorted((one for one in facts if one != join), key=lambda one: facts[one].taken)
+    rows = {name: meters.by_name[name].tuples_in for name in facts}
+    assert rows[many] > 2 * rows[few] > 0
+    assert {name: facts[name].taken for name in (few, many)} == {
+        name: pytest.approx(rows[name] / rows[join]) for name in (few, many)
+    }
+    given = facts[join].selectivity * facts[join].copies
+    assert given == pytest.approx(facts[few].taken + facts[many].taken)
+    assert min(facts[few].input_bytes, facts[many].input_bytes) < facts[join].output_bytes < 33
+    even = {name: replace(one, service_s=1e-6) for name, one in facts.items()}
+    assert path_capacity([even[join], even[few]]) > path_capacity([even[join], even[many]])
+
+
+@pytest.mark.parametrize("policy", ["swf", "mqt"])
+def test_a_turn_puts_nothing_before_operators_whose_windows_it_has_not_scanned(policy: str) -> None:
+    """Also where a shard has found nothing: it takes the others' turns."""
+    small = "CREATE QUERY small AS SELECT a.n FROM a, b WHERE a.k = b.k WINDOW 1 ms;"
+    large = "CREATE QUERY large AS SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k WINDOW 5 s;"
+    fold = "CREATE QUERY fold AS SELECT a.k, COUNT(*) AS n FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 5 s;"
+    plan = plan_of(small + large + fold)
+    graph = scheduled_graph(plan)
+    turns = []
+    for shard_rows in (ROWS, 0):
+        shard = Shard(plan, ShardOptions(scheduling=Scheduling("path", "static", None), policy=policy))
+        told = events(plan)
+        if not shard_rows:
+            told = [one for one in told if not isinstance(one, BlockArrived)]
+        taken: list[dict[str, int]] = []
+        for number in range(8):
+            list(shard.step(told if number == 0 else [], ProbeBudget(1), Pace()))
+            taken.append(dict(shard.dispatcher.turns))
+        assert not shard.is_behind
+        turns.append(taken)
+    assert turns[0] == turns[1]
+    by_query = {query: path[1] for path in graph.paths for query in graph.by_name[path[-1]].delivers}
+    total = {query: sum(one.get(name, 0) for one in turns[0]) for query, name in by_query.items()}
+    assert total == {"small": 1, "large": 1, "fold": 2}
+
+
+def test_a_step_that_goes_on_past_its_budget_is_no_end_of_saving_memory() -> None:
+    """Each brings more than may wait, and leaves nothing."""
+    plan = plan_of(BY_K + BY_N)
+    shard, modes = Shard(plan, ShardOptions(scheduling=Scheduling("threshold", "static", 10_000))), []
+    for number in range(1, 13):
+        told = events(plan, number) if number <= 8 else []
+        budget = ProbeBudget(100)
+        list(shard.step(told, budget, Pace()))
+        assert sum(shard.dispatcher.queues().values()) == 0
+        assert (budget.over_limit > 0) == (number <= 8)
+        modes.append(shard.memory.mode)
+    assert modes == [Mode.SAVING] * 8 + [Mode.NORMAL] * 4
+    assert shard.memory.mode_changes == 2

@@ -10,6 +10,7 @@ from headrace.errors import PlanError
 from headrace.model import QueryId
 from headrace.plan.capacities import (
     OperatorFacts,
+    assumed_facts,
     envelope_slopes,
     path_capacity,
     path_release,
@@ -57,9 +58,35 @@ def test_what_waits_takes_the_time_of_all_that_read_what_comes_of_it() -> None:
     assert work_upward_s(graph, facts) == {first: 1 + 0.5 * (2 + 4), quick: 2, slow: 4}
 
 
+def test_what_was_not_measured_is_taken_to_be_like_the_others_of_its_kind() -> None:
+    join, one, other, third = (OperatorName(name) for name in ("join", "one", "other", "third"))
+    readers = [OperatorNode(name, OperatorKind.PROJECT, "", (join,), (QueryId(name),)) for name in (one, other, third)]
+    graph = OperatorGraph((OperatorNode(join, OperatorKind.JOIN, "", ("a",)), *readers))
+    unknown = dict.fromkeys(OperatorKind, OperatorFacts(9, 1, 100, 100))
+    measured = {join: OperatorFacts(5, 3, 24, 40), one: OperatorFacts(1, 0.5, 16, 8, taken=3)}
+    guessed = assumed_facts(graph, measured, unknown)
+    assert {name: guessed[name] for name in measured} == measured
+    assert guessed[other] == OperatorFacts(1, 0.5, 40, 8)
+    both = {**measured, other: OperatorFacts(3, 1, 16, 16, taken=1)}
+    assert assumed_facts(graph, both, unknown)[third] == OperatorFacts(2, 0.75, 40, 12)
+    assert assumed_facts(graph, {join: measured[join]}, unknown)[third] == OperatorFacts(9, 1, 40, 100)
+    assert assumed_facts(graph, {}, unknown)[join] == unknown[OperatorKind.JOIN]
+
+
 def test_an_operator_takes_time() -> None:
     with pytest.raises(PlanError, match="cannot be"):
         OperatorFacts(0, 0.5)
+
+
+def test_a_path_takes_what_goes_up_it_and_what_goes_elsewhere_stays() -> None:
+    join = OperatorFacts(1, 3, 10, 8, copies=4 / 3)
+    few, many = OperatorFacts(2, 1, 8, 8, taken=1), OperatorFacts(2, 1, 8, 8, taken=3)
+    assert path_capacity([join, few]) == 1 / (1 + 1 * 2)
+    assert path_capacity([join, many]) == 1 / (1 + 3 * 2)
+    assert release_capacity(join) == 10 - 4 * 8
+    assert path_release([join, few]) == pytest.approx((10 - 3 * 8) / 3)
+    assert path_release([join, many]) == pytest.approx((10 - 1 * 8) / 7)
+    assert progress_chart([join, few]) == [(0, 10), (1, 32), (3, 24)]
 
 
 @given(PATHS)

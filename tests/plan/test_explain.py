@@ -116,6 +116,14 @@ def test_before_the_first_tuple_capacities_are_guessed_and_later_measured() -> N
     text = explain(plan, FOUR_SHARDS, facts=facts)
     assert "selectivity 0.50, 1,000 tuples/s, 64 -> 32 bytes" in text
     assert "capacities of 3 operators are guessed: not measured" in text
+    assert "queues" not in text
+
+
+def test_a_results_size_is_that_of_one_and_all_queues_that_it_goes_to_count_as_memory() -> None:
+    plan = plan_of("aggregates")
+    (join,) = (one.name for one in running_graph(plan).operators if one.kind is OperatorKind.JOIN)
+    text = explain(plan, FOUR_SHARDS, facts={join: OperatorFacts(0.001, 0.5, 64, 32, copies=3.0)})
+    assert "64 -> 32 bytes, each in 3 queues, frees 16,000 bytes/s" in text
 
 
 def test_what_explain_calls_an_operator_a_shard_does_too() -> None:

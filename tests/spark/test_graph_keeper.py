@@ -127,6 +127,10 @@ def test_statistics_have_queues_turns_and_the_mode() -> None:
     by_name = {one.operator: one for one in stats.operators}
     assert (by_name[JOIN].turns, by_name[JOIN].uses, by_name[JOIN].selectivity) == (4, 2, 2.0)
     assert (by_name[Q].queue_bytes, by_name[Q].selectivity) == (120, None)
+    assert (by_name[JOIN].input_bytes, by_name[JOIN].output_bytes) == (64.0, 32.0)
+    assert by_name[JOIN].tuples_per_s == pytest.approx(1e6 / by_name[JOIN].service_us)
+    assert by_name[JOIN].freed_bytes_per_s == pytest.approx(by_name[JOIN].tuples_per_s * (64 - 2 * 32))
+    assert {by_name[Q].input_bytes, by_name[Q].tuples_per_s, by_name[Q].freed_bytes_per_s} == {None}
     assert R not in by_name
     assert keeper(Settings()).stats() is None
 

@@ -169,7 +169,11 @@ def _tell_operator(page: _Page, one: OperatorStats) -> None:
     page.counter("operator_turns", "How often it was an operator's turn.", one.turns, operator=name)
     page.gauge("operator_selectivity", "Tuples out for a tuple in, lately.", one.selectivity, operator=name)
     service_s = None if one.service_us is None else one.service_us / 1e6
-    page.gauge("operator_service_seconds", "Time for a tuple, or a probe, lately.", service_s, operator=name)
+    page.gauge("operator_service_seconds", "Time for a tuple, lately.", service_s, operator=name)
+    page.gauge("operator_input_bytes", "Mean size of a tuple in, lately.", one.input_bytes, operator=name)
+    page.gauge("operator_output_bytes", "Mean size of a tuple out, lately.", one.output_bytes, operator=name)
+    text = "Memory release capacity, in bytes a second."
+    page.gauge("operator_freed_bytes_per_second", text, one.freed_bytes_per_s, operator=name)
 
 
 def _tell_ordering(page: _Page, one: OrderingStats) -> None:

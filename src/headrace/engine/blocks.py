@@ -99,7 +99,7 @@ class PendingBlock:
 
     @property
     def held_bytes(self) -> int:
-        return sum(held.size_bytes for held in self.held)
+        return sum(held.size_bytes or held.batch.nbytes for held in self.held)
 
     @property
     def nbytes(self) -> int:
@@ -154,11 +154,20 @@ class PendingBlock:
 
 
 class Backlog(NamedTuple):
-    """Blocks added up: tuples, and what all their turns cost, as all shards weigh them; and what they weigh here."""
+    """Blocks added up: tuples, what all their turns cost, and what those turns cost that they have had and hold results
+    of, as all shards weigh them; and what they weigh here, with these results."""
 
     rows: int
     probes: int
+    scanned: int
     size_bytes: int
+
+    def changed(self, before: Backlog, now: Backlog) -> Backlog:
+        """The sums, once blocks that weighed so much weigh that."""
+        return Backlog(*(mine - one + other for mine, one, other in zip(self, before, now, strict=True)))
+
+
+NO_BACKLOG = Backlog(0, 0, 0, 0)
 
 
 def _name(blob: pa.Buffer, serial: Serial) -> str:

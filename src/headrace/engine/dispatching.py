@@ -4,9 +4,10 @@
                     \\_____________ a strategy chooses a unit of these (paper 003) ______/
 
 Owns :class:`Pace` (what operators are like, as all shards are told) and :class:`Dispatcher`. Queues are weighed by what
-heartbeats told and by those facts, never by a shard's own rows: so all shards choose alike, and what one of them
-completes in a micro-batch all of them do. Time is counted in steps: what counts against the memory limit is what is
-carried over from one to the next, and before a step's end what it will be, as far as the budget tells.
+heartbeats told and by those facts, which also say how many tuples a shard has for one that was heard of, and never by a
+shard's own rows: so all shards choose alike, and what one of them completes in a micro-batch all of them do. Time is
+counted in steps: what counts against the memory limit is what is carried over from one to the next, and before a step's
+end what it will be, as far as the budget tells.
 Invariant: without a limit all that waits is done. Cost: what waits is added up once a step; then a choice for each
 turn, however much waits. The graph is made once for a plan (``apart``), the units once for it and a set of facts
 (``strategies``).
@@ -24,12 +25,13 @@ from headrace.engine.events import Effect
 from headrace.engine.measuring import Meters, WorkReport
 from headrace.engine.operators import GroupOperator
 from headrace.engine.strategies import QueueState, StrategyMemory, StrategyOptions, Unit, Waiting
-from headrace.plan.capacities import OperatorFacts, work_upward_s
-from headrace.plan.opgraph import OperatorGraph, OperatorName
+from headrace.plan.capacities import OperatorFacts, assumed_facts, passed_on, work_upward_s
+from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName
 
 UNKNOWN_JOIN = OperatorFacts(1e-6, 1.0, 100.0, 100.0)
 UNKNOWN = OperatorFacts(2e-7, 1.0, 100.0, 100.0)
-"""What operators are taken to be like until they have been measured."""
+UNMEASURED = dict.fromkeys(OperatorKind, UNKNOWN) | {OperatorKind.JOIN: UNKNOWN_JOIN}
+"""What operators are taken to be like until one of their kind has been measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Dispatcher:
         self._by_name = groups
         self._groups = tuple(groups.values())
         self._leaves = frozenset(graph.leaves)
-        """What reads a stream, joins and scans: measured, as they are weighed, by what heartbeats told of it."""
+        """What reads a stream, joins and scans: weighed by what heartbeats told of it."""
         self._scheduling = scheduling
         self._memory = memory
         memory.keep_only(graph.names)
@@ -101,7 +103,7 @@ class Dispatcher:
         while states and budget.allows(self._rows(), self._beyond(_size_bytes(states))):
             waits_s = sum(state.tuples * work_s[name] for name, state in states.items())
             kept_bytes = _size_bytes(states) * _share_left(waits_s / self._probe_s(facts), budget)
-            unit = scheduler.next_unit(Waiting(float(step), states, kept_bytes))
+            unit = scheduler.next_unit(Waiting(float(step), states, kept_bytes, is_forecast=True))
             if unit is None:
                 break
             self._watch()
@@ -132,8 +134,7 @@ class Dispatcher:
         return options.limit_bytes is not None and size_bytes > options.beta * options.limit_bytes
 
     def _facts(self) -> dict[OperatorName, OperatorFacts]:
-        known = self._pace.facts
-        return {name: known.get(name, UNKNOWN_JOIN if name in self._joins else UNKNOWN) for name in self._graph.names}
+        return assumed_facts(self._graph, self._pace.facts, UNMEASURED)
 
     def _state(self, name: OperatorName, facts: Mapping[OperatorName, OperatorFacts]) -> QueueState | None:
         """What waits before an operator; None: nothing."""
@@ -141,35 +142,40 @@ class Dispatcher:
             join = self._joins[name]
             if not join.pending:
                 return None
-            tuples, oldest = float(join.summed().probes), float(join.pending[0].came)
-        else:
-            stage = self._stages[name].downstream.stages[name]
-            if not stage.items:
-                return None
-            tuples, oldest = stage.weight, float(stage.items[0].came)
-        return QueueState(tuples, tuples * facts[name].input_bytes, oldest)
+            sums, one = join.summed(), facts[name]
+            tuples = sums.probes * one.per_weight
+            size_bytes = tuples * one.input_bytes + sums.scanned * _held_bytes(one)
+            return QueueState(tuples, size_bytes, float(join.pending[0].came))
+        stage = self._stages[name].downstream.stages[name]
+        if not stage.items:
+            return None
+        tuples = stage.weight * facts[name].per_weight
+        return QueueState(tuples, tuples * facts[name].input_bytes, float(stage.items[0].came))
 
     def _run(self, unit: Unit, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> Iterator[Effect]:
         """A turn of each of the unit's operators, bottom up, for what waits there or has come up to it. What their
         tuples take is charged, not how many they are: a probe of the budget is as long as the mean join's."""
         for name in filter(self._is_busy, unit.operators):
-            selectivity = facts[name].selectivity
+            one = facts[name]
             if name in self._joins:
                 turn = ProbeBudget(self._left(name, budget, facts))
-                work = self._joins[name].join_turn(turn, selectivity, is_oldest=unit.is_oldest)
+                readers = self._graph.consumers[name]
+                parts = {reader: one.per_weight * passed_on(one, facts[reader]) for reader in readers}
+                work = self._joins[name].join_turn(turn, parts, is_oldest=unit.is_oldest)
                 yield from self._measured(name, work)
-                probes = float(turn.spent)
+                weight = float(turn.spent)
             else:
-                probes = self._stages[name].downstream.stages[name].items[0].weight
-                yield from self._measured(name, self._stages[name].downstream.run(name, selectivity))
-            budget.charge(round(probes * facts[name].service_s / self._probe_s(facts)))
+                weight = self._stages[name].downstream.stages[name].items[0].weight
+                made = self._stages[name].downstream.run(name, one.per_weight * one.selectivity)
+                yield from self._measured(name, made)
+            budget.charge(round(weight * one.per_weight * one.service_s / self._probe_s(facts)))
             self._watch()
 
     def _left(self, name: OperatorName, budget: ProbeBudget, facts: Mapping[OperatorName, OperatorFacts]) -> int | None:
         """What is left of a budget, in probes of a join's own."""
         if budget.limit is None:
             return None
-        left, probe_s = max(0, budget.limit - budget.spent), facts[name].service_s
+        left, probe_s = max(0, budget.limit - budget.spent), facts[name].per_weight * facts[name].service_s
         return int(left * self._probe_s(facts) / probe_s) if probe_s else left
 
     def _weigh(self) -> None:
@@ -188,13 +194,18 @@ class Dispatcher:
         for one in work:
             spent_s += self._pace.worked_s() - began_s
             if isinstance(one, WorkDone):
-                taken = one.weight if name in self._leaves else float(one.rows_in)
-                report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
-                self.meters.report(name, report, 0.0)
+                self._report(name, one, spent_s)
                 self.turns[name] = self.turns.get(name, 0) + 1
             else:
                 yield one
             began_s = self._pace.worked_s()
+
+    def _report(self, name: OperatorName, done: WorkDone, spent_s: float) -> None:
+        heard = done.weight if name in self._leaves else 0.0
+        told = (done.rows_in, done.rows_out, done.bytes_in, done.bytes_out, spent_s)
+        self.meters.report(name, WorkReport(*told, heard, done.copies_out), 0.0)
+        for reader, rows in done.offered.items():
+            self.meters.report(reader, WorkReport(offered=rows, offered_of=done.rows_in), 0.0)
 
     def note_evaluations(self) -> None:
         """Counts, once a step is over, what aggregates gave when their groups were evaluated, and the time that took;
@@ -211,7 +222,7 @@ class Dispatcher:
 
     def _probe_s(self, facts: Mapping[OperatorName, OperatorFacts]) -> float:
         """What a probe takes: the mean over the joins; the unit that the budget is in."""
-        joins = [facts[name].service_s for name in self._joins]
+        joins = [facts[name].per_weight * facts[name].service_s for name in self._joins]
         return sum(joins) / len(joins) if joins else UNKNOWN_JOIN.service_s
 
     # --- without a limit
@@ -239,12 +250,18 @@ class Dispatcher:
 
     def waiting_tuples(self) -> dict[OperatorName, float]:
         """What waits before each operator, as all shards weigh it."""
-        states = {name: self._state(name, self._facts()) for name in self._graph.names}
+        facts = self._facts()
+        states = {name: self._state(name, facts) for name in self._graph.names}
         return {name: state.tuples for name, state in states.items() if state is not None}
 
+    def held(self) -> dict[OperatorName, tuple[int, int]]:
+        """By join, the probes that found results which are held for larger windows, as all shards weigh them, and these
+        results' bytes, here."""
+        return {name: (join.summed().scanned, join.held_bytes) for name, join in self._joins.items() if join.pending}
+
     def queues(self) -> dict[OperatorName, int]:
-        """Bytes that wait before each operator, here."""
-        found = {name: sum(block.nbytes for block in join.pending) for name, join in self._joins.items()}
+        """Bytes that wait before each operator, here; a join's with the results that it holds for larger windows."""
+        found = {name: join.held_bytes + sum(one.nbytes for one in join.pending) for name, join in self._joins.items()}
         for group in self._groups:
             found |= group.downstream.size_bytes
         return found
@@ -252,6 +269,13 @@ class Dispatcher:
 
 def _size_bytes(states: Mapping[OperatorName, QueueState]) -> float:
     return sum(state.size_bytes for state in states.values())
+
+
+def _held_bytes(join: OperatorFacts) -> float:
+    """What results that are held for larger windows weigh for each probe that found them; until that was measured, as
+    much as all that it gives."""
+    given_bytes = join.per_weight * join.selectivity * join.copies * join.output_bytes
+    return given_bytes if join.held_bytes is None else join.held_bytes
 
 
 def _share_left(probes: float, budget: ProbeBudget) -> float:

@@ -3,7 +3,8 @@
       join --an item a turn--> [ | | ] select-project --> results, or --> [ | ] aggregate
 
 Owns :class:`Downstream`. An item is what one turn of the join made for one class: perhaps nothing on this shard, but an
-item all the same, so that all shards take the same turns; its weight is what all shards together may have found.
+item all the same where another may have found something, so that all shards take the same turns; its weight is what
+a shard may have found on the average.
 A condition moves before the join, or back behind it, when other queries come or go: what waits then has passed it, and
 lacks what it reads, or has not. So rows are asked for all conditions of their class that they have the columns for.
 Invariants: a queue is first in, first out, so that every query's results stay in order; an aggregate counts a time as
@@ -38,6 +39,7 @@ from headrace.plan.joingraph import on_side
 from headrace.plan.opgraph import OperatorKind, OperatorName
 from headrace.plan.sharing import Delivery, OutputClass
 
+ONE_FOR_ONE: Mapping[OperatorName, float] = {}
 NEWEST, SINCE = "__newest", "__since"
 """Columns of what is to be folded: a result's timestamp, and its since."""
 
@@ -72,13 +74,17 @@ class TurnItem:
 
 @dataclass(slots=True)
 class WorkDone:
-    """What an operator took and gave in a turn. ``bytes_out``: in the queues of all that read it."""
+    """What an operator took and gave in a turn. ``weight``: what it took, as all shards weigh it; ``copies_out`` and
+    ``bytes_out``: in the queues of all that read it; ``offered``: how many rows each of them got, where not all get the
+    same."""
 
     weight: float = 0.0
-    rows_in: int = 0
+    rows_in: float = 0
     rows_out: int = 0
-    bytes_in: int = 0
+    bytes_in: float = 0
     bytes_out: int = 0
+    copies_out: int = 0
+    offered: dict[OperatorName, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -160,22 +166,34 @@ class Downstream:
     # --- queues
 
     def put(
-        self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows], found: Sequence[FoundRows]
+        self,
+        weight: float,
+        came: int,
+        known_us: int,
+        emitted: Sequence[EmitRows],
+        found: Sequence[FoundRows],
+        parts: Mapping[OperatorName, float] = ONE_FOR_ONE,
+        due: Collection[QueryId] | None = None,
     ) -> WorkDone:
-        """An item for every class, of what a turn of the join made: as many results as the class with the most of them
-        has, and the bytes of all."""
+        """An item for every class that a turn of the join may have made something for: one that folds, or has a query
+        that is ``due`` (None: all are), the same on all shards. ``parts``: about how many rows each operator gets for
+        one that it weighed. What was made is as many results as the class with the most of them has."""
         rows: dict[int, list[RawRows]] = {}
         for one in emitted:
             number = self._class_of[one.queries[0]]
             rows.setdefault(number, []).append(RawRows(one.batch, one.queries, one.part))
         for folded in (one for one in found if one.number in self._first):
             rows.setdefault(folded.number, []).append(_to_fold(folded))
-        done = WorkDone(weight)
+        done = WorkDone(weight, offered=dict.fromkeys(self._first.values(), 0))
+        asked = None if due is None else {*rows, *self._folds, *(self._class_of[query] for query in due)}
         for number, name in self._first.items():
-            item = TurnItem(weight, came, known_us, self._epoch, rows.get(number, []))
+            if asked is not None and number not in asked:
+                continue
+            item = TurnItem(weight * parts.get(name, 1.0), came, known_us, self._epoch, rows.get(number, []))
             self.stages[name].put(item)
-            done.rows_out = max(done.rows_out, sum(one.batch.num_rows for one in item.rows))
+            done.offered[name] = sum(one.batch.num_rows for one in item.rows)
             done.bytes_out += item.size_bytes
+        done.rows_out, done.copies_out = max(done.offered.values(), default=0), sum(done.offered.values())
         return done
 
     def takes(self, emission: EmitRows) -> bool:
@@ -204,7 +222,8 @@ class Downstream:
         else:
             made = [self._selected(stage.number, one) for one in item.rows]
             done.rows_out = sum(one.num_rows for one in made)
-            done.bytes_out = max(1, len(stage.then)) * sum(one.nbytes for one in made)
+            readers = max(1, len(stage.then))
+            done.copies_out, done.bytes_out = readers * done.rows_out, readers * sum(one.nbytes for one in made)
             yield from self._given(stage, item, made, selectivity)
         yield done
 

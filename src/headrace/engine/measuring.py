@@ -7,8 +7,9 @@ In JSON a meter is a list of numbers; it goes into a shard's manifest. Cost: a f
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any
 
 from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows
@@ -26,13 +27,24 @@ LEAST_SERVICE_S = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class WorkReport:
-    """What an operator did at one time: tuples and bytes in and out, and the time it took."""
+    """What an operator did at one time: tuples and bytes in and out (of bytes, in the queues of all that read it), and
+    the time it took. ``heard``: what heartbeats told of the tuples in, where that is how they are weighed;
+    ``copies_out``: what all queues got; ``offered``: what its own queue got of ``offered_of`` tuples that went into the
+    operator before it. Zero where nothing is told."""
 
-    tuples_in: float
-    tuples_out: float
-    bytes_in: float
-    bytes_out: float
-    spent_s: float
+    tuples_in: float = 0.0
+    tuples_out: float = 0.0
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    spent_s: float = 0.0
+    heard: float = 0.0
+    copies_out: float = 0.0
+    offered: float = 0.0
+    offered_of: float = 0.0
+
+
+_SUMMED = tuple(one.name for one in fields(WorkReport))
+"""What meters add up."""
 
 
 def watched(
@@ -63,36 +75,32 @@ class OperatorMeter:
     bytes_out: float = 0.0
     spent_s: float = 0.0
     at_s: float | None = None
+    heard: float = 0.0
+    copies_out: float = 0.0
+    offered: float = 0.0
+    offered_of: float = 0.0
 
     def add(self, report: WorkReport, at_s: float, half_life_s: float = HALF_LIFE_S) -> None:
         self._fade(at_s, half_life_s)
-        self.tuples_in += report.tuples_in
-        self.tuples_out += report.tuples_out
-        self.bytes_in += report.bytes_in
-        self.bytes_out += report.bytes_out
-        self.spent_s += report.spent_s
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(report, name))
 
     def _fade(self, at_s: float, half_life_s: float) -> None:
         if self.at_s is not None and at_s > self.at_s:
             left = 0.5 ** ((at_s - self.at_s) / half_life_s)
-            self.tuples_in *= left
-            self.tuples_out *= left
-            self.bytes_in *= left
-            self.bytes_out *= left
-            self.spent_s *= left
+            for name in _SUMMED:
+                setattr(self, name, getattr(self, name) * left)
         self.at_s = at_s if self.at_s is None else max(at_s, self.at_s)
 
     def plus(self, other: OperatorMeter) -> OperatorMeter:
         """Both together, as of the later of the two."""
         times = [one.at_s for one in (self, other) if one.at_s is not None]
-        return OperatorMeter(
-            self.tuples_in + other.tuples_in,
-            self.tuples_out + other.tuples_out,
-            self.bytes_in + other.bytes_in,
-            self.bytes_out + other.bytes_out,
-            self.spent_s + other.spent_s,
-            max(times, default=None),
-        )
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
+        return OperatorMeter(**sums, at_s=max(times, default=None))
+
+    def report(self) -> WorkReport:
+        """All of it as one report."""
+        return WorkReport(*(getattr(self, name) for name in _SUMMED))
 
     def facts(self) -> OperatorFacts | None:
         """What the operator is like; None while it has done nothing. Of one that gave nothing yet, its output is taken
@@ -100,21 +108,24 @@ class OperatorMeter:
 
         >>> meter = OperatorMeter()
         >>> meter.add(WorkReport(100, 20, 6400, 640, 0.5), at_s=0)
-        >>> meter.facts()
-        OperatorFacts(service_s=0.005, selectivity=0.2, input_bytes=64.0, output_bytes=32.0)
+        >>> meter.facts() == OperatorFacts(service_s=0.005, selectivity=0.2, input_bytes=64.0, output_bytes=32.0)
+        True
         """
         if self.tuples_in <= 0:
             return None
-        input_bytes = self.bytes_in / self.tuples_in
+        input_bytes, copies_out = self.bytes_in / self.tuples_in, self.copies_out or self.tuples_out
         return OperatorFacts(
             max(self.spent_s / self.tuples_in, LEAST_SERVICE_S),
             self.tuples_out / self.tuples_in,
             input_bytes,
-            self.bytes_out / self.tuples_out if self.tuples_out > 0 else input_bytes,
+            self.bytes_out / copies_out if copies_out > 0 else input_bytes,
+            per_weight=self.tuples_in / self.heard if self.heard > 0 else 1.0,
+            taken=self.offered / self.offered_of if self.offered_of > 0 else None,
+            copies=copies_out / self.tuples_out if self.tuples_out > 0 else 1.0,
         )
 
     def to_json(self) -> list[float | None]:
-        return [self.tuples_in, self.tuples_out, self.bytes_in, self.bytes_out, self.spent_s, self.at_s]
+        return list(astuple(self))
 
     @staticmethod
     def from_json(told: Sequence[Any]) -> OperatorMeter:
@@ -128,6 +139,7 @@ class WaitingSizes:
     whose queue is empty is remembered: the next burst is like the last one."""
 
     by_name: dict[OperatorName, float] = field(default_factory=dict)
+    telling_bytes: int = TELLING_BYTES
 
     def take(self, tuples: Mapping[OperatorName, float], size_bytes: Mapping[OperatorName, float]) -> None:
         """What waits at the end of a micro-batch.
@@ -141,7 +153,7 @@ class WaitingSizes:
         """
         for name, waiting in tuples.items():
             held_bytes = size_bytes.get(name, 0)
-            if held_bytes >= TELLING_BYTES and waiting > 0:
+            if held_bytes >= self.telling_bytes and waiting > 0:
                 now = held_bytes / waiting
                 before = self.by_name.get(name, now)
                 self.by_name[name] = max(now, before + BELIEVED * (now - before))
@@ -160,6 +172,46 @@ class WaitingSizes:
         return {
             name: replace(one, input_bytes=max(one.input_bytes, self.by_name.get(name, 0.0)))
             for name, one in facts.items()
+        }
+
+
+@dataclass(slots=True)
+class QueueSizes:
+    """What all that waits weighs: the tuples, and the results that joins hold for larger windows."""
+
+    waiting: WaitingSizes = field(default_factory=WaitingSizes)
+    held: WaitingSizes = field(default_factory=lambda: WaitingSizes(telling_bytes=0))
+
+    def take(
+        self,
+        tuples: Mapping[OperatorName, float],
+        queues: Mapping[OperatorName, float],
+        held: Iterable[Mapping[OperatorName, Sequence[float]]],
+    ) -> None:
+        """What waits at the end of a micro-batch, in all shards: tuples; bytes, with those that are held; and each
+        shard's probes that found what is held, with its bytes.
+
+        >>> sizes, join = QueueSizes(), OperatorName("join")
+        >>> sizes.take({join: 1_000.0}, {join: 90_000.0}, [{join: (100, 5_000)}, {join: (100, 15_000)}])
+        >>> sizes.waiting.by_name[join], sizes.held.by_name[join]
+        (70.0, 100.0)
+        """
+        probes, held_bytes = defaultdict[OperatorName, float](float), defaultdict[OperatorName, float](float)
+        for name, (mine, mine_bytes) in (pair for one in held for pair in one.items()):
+            probes[name] += mine
+            held_bytes[name] += mine_bytes
+        self.waiting.take(tuples, {name: size - held_bytes.get(name, 0.0) for name, size in queues.items()})
+        self.held.take(probes, held_bytes)
+
+    def keep_only(self, names: Iterable[OperatorName]) -> None:
+        kept = set(names)
+        self.waiting.keep_only(kept)
+        self.held.keep_only(kept)
+
+    def in_facts(self, facts: Mapping[OperatorName, OperatorFacts]) -> dict[OperatorName, OperatorFacts]:
+        found = self.waiting.in_facts(facts)
+        return {
+            name: replace(one, held_bytes=self.held.by_name.get(name, one.held_bytes)) for name, one in found.items()
         }
 
 

@@ -13,6 +13,7 @@ so the turns follow from heartbeats alone: they are the same on every shard.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
@@ -20,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.admitting import taken_ahead, with_seen, without_idle_guests
-from headrace.engine.blocks import Backlog, HeldResults, PendingBlock
+from headrace.engine.blocks import NO_BACKLOG, Backlog, HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.cutting import Heard, boundaries, split_rows, stretches
-from headrace.engine.downstream import Downstream, WorkDone
+from headrace.engine.downstream import ONE_FOR_ONE, Downstream, WorkDone
 from headrace.engine.events import DropSegment, Effect, EmitRows
 from headrace.engine.expiring import expire
 from headrace.engine.group_folds import GroupFolds
@@ -80,6 +81,7 @@ class GroupOperator:
         self._epoch = epoch
         self._members = [member for cls in group.classes for member in cls.members]
         self._delivery = {member.identity: cls.delivery for cls in group.classes for member in cls.members}
+        self._holds = any(delivery is not Delivery.FOLDED for delivery in self._delivery.values())
         self._levels = scan_levels(self.windows, self._members) if group.is_join else []
         self._policy = policy_for(options.policy, tuple(self._levels)) if group.is_join else None
         self._join = GroupJoin(group, self.inputs, options)
@@ -107,6 +109,10 @@ class GroupOperator:
         """How far any tuple has been taken in ahead of another stream; None once progress is past it."""
         self.taken = [0] * len(self.inputs)
         """How many tuples of each input were taken in so."""
+        self.was_ahead = False
+        """Whether a turn may release results of any window: tuples were taken in ahead, and not all is out yet."""
+        self._newly: Sequence[Member] = ()
+        """Whose windows the last turn has completed."""
         self._released_to: Place | None = None
         """How far progress has come, in this step."""
 
@@ -203,6 +209,7 @@ class GroupOperator:
     def _admit_ahead(self, progress: Place | None, reached: Sequence[Place | None] | None) -> Iterator[Effect]:
         """Makes blocks of all that has come, whatever the other streams (paper 004, section 5); on the way back to
         waiting for them, of what is due (section 6, steps E to L)."""
+        self.was_ahead = True
         self._prune()
         self._sums = None
         nowhere = Place(LOWEST, 0)
@@ -316,10 +323,15 @@ class GroupOperator:
     def summed(self) -> Backlog:
         """All that waits, added up once for the blocks that are there; turns keep it up to date."""
         if self._sums is None:
-            rows = sum(block.weight for block in self.pending)
-            size_bytes = sum(block.nbytes for block in self.pending)
-            self._sums = Backlog(rows, sum(map(self._probes_of, self.pending)), size_bytes)
+            self._sums = NO_BACKLOG
+            for block in self.pending:
+                self._sums = self._sums.changed(NO_BACKLOG, self._weighed(block))
         return self._sums
+
+    @property
+    def held_bytes(self) -> int:
+        """Results that are held for larger windows, here."""
+        return sum(block.held_bytes for block in self.pending)
 
     def backlog(self) -> list[int]:
         """For each window, the tuples here that wait to scan it next."""
@@ -338,29 +350,55 @@ class GroupOperator:
             else:
                 yield effect
 
-    def _put(self, weight: float, came: int, known_us: int, emitted: Sequence[EmitRows]) -> WorkDone:
+    def _put(
+        self,
+        weight: float,
+        came: int,
+        known_us: int,
+        emitted: Sequence[EmitRows],
+        parts: Mapping[OperatorName, float] = ONE_FOR_ONE,
+        due: Collection[QueryId] | None = None,
+    ) -> WorkDone:
         """Queues what a turn made for the operators after it."""
         found = self.folds.take_found()
         if not self.is_deferred:
             return WorkDone(weight)
-        return self.downstream.put(weight, came, known_us, emitted, found)
+        return self.downstream.put(weight, came, known_us, emitted, found, parts, due)
+
+    def _due(self) -> Collection[QueryId] | None:
+        """Whose results a turn may have given, as all shards know it; None: anybody's. What was held because it was
+        taken in ahead leaves when progress is past it: the last of it with the turn that ends the scans of all that was
+        taken in so, or the first one after."""
+        if not self.was_ahead:
+            return [member.query for member in self._newly]
+        self.was_ahead = self.ahead is not None or any(block.ahead for block in self.pending)
+        return None
 
     def join_turn(
-        self, budget: ProbeBudget, selectivity: float, *, is_oldest: bool = False
+        self, budget: ProbeBudget, parts: Mapping[OperatorName, float], *, is_oldest: bool = False
     ) -> Iterator[Effect | WorkDone]:
-        """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did.
-        ``selectivity``: about how many results a probe finds; ``is_oldest``: it is the turn of the oldest block."""
+        """A turn of the join; what it makes goes on to the operators after it, and at the end, what it did: of the
+        block's tuples, the turn's part of the way back. ``parts``: about how many results a probe finds for each of
+        these operators; ``is_oldest``: it is the turn of the oldest block."""
         before = budget.spent
         emitted: list[EmitRows] = []
         yield from self._sorted_out(self.take_turn(budget, is_oldest=is_oldest), emitted)
         probes, block = budget.spent - before, self._turn_of
-        done = self._put(probes * selectivity, block.came, block.known_us, emitted)
+        done = self._put(probes, block.came, block.known_us, emitted, parts, self._due())
         share = probes / max(1, block.weight * len(self.windows))
-        yield WorkDone(probes, block.tuples, done.rows_out, round(share * block.nbytes), done.bytes_out)
+        yield replace(done, rows_in=share * block.tuples, bytes_in=share * block.nbytes)
 
-    def _probes_of(self, block: PendingBlock) -> int:
-        """What a block's waiting turns cost."""
-        return turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
+    def _weighed(self, block: PendingBlock) -> Backlog:
+        """What a block counts for."""
+        probes = turn_cost(self._levels, block.weight, self.completed(block), len(self.windows))
+        return Backlog(block.weight, probes, self._scanned(block), block.nbytes + block.held_bytes)
+
+    def _scanned(self, block: PendingBlock) -> int:
+        """What those of a block's turns cost that it holds results of, for windows to come: what is folded is not held,
+        and what was found ahead of other streams waits for these (``holding``). That some shards scan a block whole is
+        left out: others need not."""
+        upto = 0 if not self._holds or block.ahead else self.completed(block)
+        return turn_cost(self._levels, block.weight, 0, upto) if upto else 0
 
     def take_turn(self, budget: ProbeBudget, *, is_oldest: bool = False) -> Iterator[Effect]:
         """One scan: as the policy chooses, or of the oldest block (``is_oldest``, and where there is no limit)."""
@@ -369,15 +407,15 @@ class GroupOperator:
         goes_first = is_oldest or budget.limit is None
         turn = self._oldest_turn(completed[0], budget) if goes_first else self._policy.next_turn(completed)
         block = self._turn_of = self.pending[turn.position]
-        sums, before, size_bytes = self.summed(), self._probes_of(block), block.nbytes
+        sums, before = self.summed(), self._weighed(block)
         budget.charge(turn_cost(self._levels, block.weight, completed[turn.position], turn.upto))
         yield from self._clocked(self._scan_ahead(block, turn.upto) if block.ahead else self._scan_on(block, turn.upto))
         if self.completed(block) == len(self.windows):
             self._finished += block.drop()
             self.pending.remove(block)
-            self._sums = Backlog(sums.rows - block.weight, sums.probes - before, sums.size_bytes - size_bytes)
+            self._sums = sums.changed(before, NO_BACKLOG)
         else:
-            self._sums = sums._replace(probes=sums.probes - before + self._probes_of(block))
+            self._sums = sums.changed(before, self._weighed(block))
         yield from self._release_held()
 
     def _oldest_turn(self, done: int, budget: ProbeBudget) -> Turn:
@@ -426,6 +464,7 @@ class GroupOperator:
         windows = self.windows[:upto] if upto < len(self.windows) else tuple(self._served_windows(block))
         reach = reach_of(windows if before is None else [*windows, before])
         newly = [one for one in served if is_done(one.sizes, reach) and not is_done(one.sizes, before)]
+        self._newly = newly
         if before is None and len(newly) == len(self._members):
             yield from self._straight_through(block)
         else:

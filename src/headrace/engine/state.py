@@ -32,6 +32,7 @@ def operator_to_json(operator: GroupOperator) -> dict[str, Any]:
         "hold": operator.hold.to_json(),
         "ahead": None if operator.ahead is None else list(astuple(operator.ahead)),
         "taken": operator.taken,
+        "was_ahead": operator.was_ahead,
         "is_deferred": operator.is_deferred,
         "queues": operator.downstream.to_json(),
         "folds": {fold.folding.identity: fold.to_json() for fold in operator.folds.operators.values()},
@@ -46,6 +47,7 @@ def operator_from_json(kept: dict[str, Any], operator: GroupOperator, source: Se
     operator.hold.from_json(kept["hold"])
     operator.ahead = None if kept["ahead"] is None else Place(*kept["ahead"])
     operator.taken = kept["taken"]
+    operator.was_ahead = kept.get("was_ahead", True)
     for state, one in zip(operator.inputs, kept["inputs"], strict=True):
         _input_from_json(one, state, source)
     operator.pending = [_block_from_json(one, operator, source) for one in kept["pending"]]

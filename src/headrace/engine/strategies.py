@@ -56,11 +56,12 @@ class QueueState:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """What waits everywhere, at a time; operators without tuples are not there. ``size_bytes``: the memory in use;
-    within a step of work, about what of it will be left at the end."""
+    within a step of work (``is_forecast``), about what of it would be left at the end."""
 
     at_s: float
     states: Mapping[OperatorName, QueueState]
     size_bytes: float
+    is_forecast: bool = False
 
     def before(self, operators: Iterable[OperatorName]) -> list[QueueState]:
         """What waits before any of these operators."""
@@ -282,11 +283,15 @@ class Thresholds:
 
 class Threshold:
     """Section 3.4: path capacity while memory is plenty, simplified segments from T_max on until it is down to T_min.
-    Without a limit memory is always plenty."""
+    Without a limit memory is always plenty. Where work is done in steps, what would be left is reason enough to save
+    memory; saving ends with a step in which there was none: that little is left may be because the step went on past
+    its budget until it was so."""
 
     def __init__(self, graph: OperatorGraph, facts: Facts, options: StrategyOptions, memory: StrategyMemory) -> None:
         self._options = options
         self._memory = memory
+        self._was_short = False
+        """Whether too much would have been left, in this step."""
         self._by_mode: dict[Mode, Strategy] = {
             Mode.NORMAL: PathCapacity(graph, facts, options, memory),
             Mode.SAVING: SimplifiedSegment(graph, facts, options, memory),
@@ -297,10 +302,12 @@ class Threshold:
         if limit_bytes is not None:
             self._memory.observe(waiting.size_bytes, waiting.at_s, self._options.mean_over_s)
             thresholds = Thresholds.of(limit_bytes, self._memory.mean_bytes, self._options.beta)
-            if waiting.size_bytes >= thresholds.most_bytes:
+            is_short = waiting.size_bytes >= thresholds.most_bytes
+            if is_short:
                 self._memory.enter(Mode.SAVING)
-            elif waiting.size_bytes <= thresholds.least_bytes:
+            elif waiting.size_bytes <= thresholds.least_bytes and not (waiting.is_forecast or self._was_short):
                 self._memory.enter(Mode.NORMAL)
+            self._was_short = waiting.is_forecast and (self._was_short or is_short)
         return self._by_mode[self._memory.mode].units(waiting)
 
 

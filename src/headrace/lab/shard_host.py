@@ -20,7 +20,7 @@ from headrace.engine.combining import Combiner
 from headrace.engine.dispatching import Pace
 from headrace.engine.events import Effect, EmitCount, EmitPanes, EmitRows, TimesReached
 from headrace.engine.histories import Points
-from headrace.engine.measuring import Meters, WaitingSizes, WorkReport
+from headrace.engine.measuring import Meters, QueueSizes
 from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Envelope, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.model import Stream
@@ -90,7 +90,7 @@ class ShardHost:
         self._combiner = Combiner(plan, Points(options.reevaluate_us, options.is_eager))
         self._given = facts
         self.meters = Meters(half_life_s=HALF_LIFE_S)
-        self._sizes = WaitingSizes()
+        self._sizes = QueueSizes()
         self.turns: dict[OperatorName, int] = {}
         self.joined_s: Counter[str] = Counter()
         """By join, how long it took so far."""
@@ -123,18 +123,18 @@ class ShardHost:
         return found
 
     def _weigh(self) -> None:
-        tuples, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
-        for one in (shard.dispatcher for shard in self._shards if shard.dispatcher is not None):
+        tuples, queues = Counter[OperatorName](), Counter[OperatorName]()
+        dispatchers = [shard.dispatcher for shard in self._shards if shard.dispatcher is not None]
+        for one in dispatchers:
             tuples.update(one.waiting_tuples())
-            held_bytes.update(one.queues())
-        self._sizes.take(tuples, held_bytes)
+            queues.update(one.queues())
+        self._sizes.take(tuples, queues, [one.held() for one in dispatchers])
 
     def _measure(self, shard: Shard, at_s: float) -> None:
         if shard.dispatcher is None:
             return
         for name, one in shard.dispatcher.meters.by_name.items():
-            report = WorkReport(one.tuples_in, one.tuples_out, one.bytes_in, one.bytes_out, one.spent_s)
-            self.meters.report(name, report, at_s)
+            self.meters.report(name, one.report(), at_s)
         for name, turns in shard.dispatcher.turns.items():
             self.turns[name] = self.turns.get(name, 0) + turns
 

@@ -13,8 +13,9 @@ pure and linear in the operators given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from headrace.errors import PlanError
 from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName
@@ -23,12 +24,20 @@ from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:
     """What an operator is like: the time a tuple takes, how many come out for one that goes in (a join's: of either
-    side), and the mean sizes of a tuple that goes in and of one that comes out."""
+    side), and the mean sizes of a tuple that goes in and of one that comes out. ``held_bytes``: of the results that a
+    join holds for larger windows, for each probe that found them; None: not known. ``per_weight``: how many tuples of a
+    stream it takes in a shard for one that heartbeats weigh (a join's: for a probe). ``taken``: how many tuples come to
+    it for one that goes into the operator before it; None: all that this one makes. ``copies``: in how many queues each
+    tuple goes that comes out, on the average."""
 
     service_s: float
     selectivity: float
     input_bytes: float = 1.0
     output_bytes: float = 1.0
+    held_bytes: float | None = None
+    per_weight: float = 1.0
+    taken: float | None = None
+    copies: float = 1.0
 
     def __post_init__(self) -> None:
         if not (self.service_s > 0 and self.selectivity >= 0 and self.input_bytes >= 0 and self.output_bytes >= 0):
@@ -56,20 +65,33 @@ def segment_capacity(facts: Iterable[OperatorFacts]) -> float:
     >>> segment_capacity([OperatorFacts(1, 0.2), OperatorFacts(5, 0.8)])
     0.5
     """
-    needed_s, left = 0.0, 1.0
-    for one in facts:
-        needed_s += left * one.service_s
-        left *= one.selectivity
+    *_, (needed_s, _, _) = _climb(list(facts))
     return 1 / needed_s
 
 
+def passed_on(one: OperatorFacts, reader: OperatorFacts) -> float:
+    """How many tuples come to one that reads an operator's output, for one that goes into that."""
+    return one.selectivity if reader.taken is None else reader.taken
+
+
+def _climb(facts: Sequence[OperatorFacts]) -> Iterator[tuple[float, float, float]]:
+    """A tuple's way up several operators, after each of them: the time so far, how many it has become that go on, and
+    the memory that those take that went to other readers."""
+    needed_s, left, aside_bytes = 0.0, 1.0, 0.0
+    for one, reader in zip_longest(facts, facts[1:]):
+        needed_s += left * one.service_s
+        made, left = left * one.selectivity, left * (one.selectivity if reader is None else passed_on(one, reader))
+        if reader is not None:
+            aside_bytes += max(0.0, made * one.copies - left) * one.output_bytes
+        yield needed_s, left, aside_bytes
+
+
 def segment_release(facts: Sequence[OperatorFacts], *, is_last: bool) -> float:
-    """Memory that a segment frees in a unit of time (equation 3.2); nothing of the last one's output stays."""
-    left = 1.0
-    for one in facts:
-        left *= one.selectivity
-    kept_bytes = 0.0 if is_last else facts[-1].output_bytes * left
-    return segment_capacity(facts) * (facts[0].input_bytes - kept_bytes)
+    """Memory that a segment frees in a unit of time (equation 3.2); nothing of the last one's output stays. What its
+    operators give to others that read them stays before those."""
+    *_, (needed_s, left, aside_bytes) = _climb(facts)
+    kept_bytes = 0.0 if is_last else facts[-1].output_bytes * facts[-1].copies * left
+    return 1 / needed_s * (facts[0].input_bytes - kept_bytes - aside_bytes)
 
 
 def path_capacity(facts: Iterable[OperatorFacts]) -> float:
@@ -87,8 +109,8 @@ def work_upward_s(graph: OperatorGraph, facts: Mapping[OperatorName, OperatorFac
     reader of an operator's output."""
     found: dict[OperatorName, float] = {}
     for name in reversed(graph.names):
-        above_s = sum(found[reader] for reader in graph.consumers[name])
-        found[name] = facts[name].service_s + facts[name].selectivity * above_s
+        above_s = sum(passed_on(facts[name], facts[reader]) * found[reader] for reader in graph.consumers[name])
+        found[name] = facts[name].service_s + above_s
     return found
 
 
@@ -99,11 +121,9 @@ def progress_chart(facts: Sequence[OperatorFacts]) -> list[tuple[float, float]]:
     [(0.0, 1.0), (1.0, 0.2), (2.0, 0.0)]
     """
     points = [(0.0, facts[0].input_bytes)]
-    left = 1.0
-    for number, one in enumerate(facts, 1):
-        time_s = points[-1][0] + left * one.service_s
-        left *= one.selectivity
-        points.append((time_s, 0.0 if number == len(facts) else left * one.output_bytes))
+    for number, (one, (time_s, left, aside_bytes)) in enumerate(zip(facts, _climb(facts), strict=True), 1):
+        mine_bytes = 0.0 if number == len(facts) else left * one.output_bytes
+        points.append((time_s, mine_bytes + aside_bytes))
     return points
 
 
@@ -153,10 +173,46 @@ _ASSUMED = {
 
 
 def assumed_facts(
-    graph: OperatorGraph, measured: Mapping[OperatorName, OperatorFacts]
+    graph: OperatorGraph,
+    measured: Mapping[OperatorName, OperatorFacts],
+    unknown: Mapping[OperatorKind, OperatorFacts] = _ASSUMED,
 ) -> dict[OperatorName, OperatorFacts]:
-    """What is measured, and a guess by its kind for each operator that has done nothing yet."""
-    return {one.name: measured.get(one.name, _ASSUMED[one.kind]) for one in graph.operators}
+    """What is measured, and a guess for each operator that has done nothing yet: it is like the mean of its kind (of
+    those that read a stream, or of the others), or ``unknown`` where none of them was measured; what it takes is as
+    large as what it reads is measured to give."""
+    leaves = frozenset(graph.leaves)
+    kinds: dict[tuple[OperatorKind, bool], list[OperatorFacts]] = {}
+    for one in graph.operators:
+        if one.name in measured:
+            kinds.setdefault((one.kind, one.name in leaves), []).append(measured[one.name])
+    found: dict[OperatorName, OperatorFacts] = {}
+    for one in graph.operators:
+        alike = kinds.get((one.kind, one.name in leaves))
+        guess = mean_facts(alike) if alike else unknown[one.kind]
+        sizes = [measured[OperatorName(given)].output_bytes for given in one.inputs if given in measured]
+        guess = replace(guess, input_bytes=sum(sizes) / len(sizes)) if sizes else guess
+        found[one.name] = measured.get(one.name, guess)
+    return found
+
+
+def mean_facts(facts: Sequence[OperatorFacts]) -> OperatorFacts:
+    """What operators are like on the average; how much comes to each is its own.
+
+    >>> mean_facts([OperatorFacts(1.0, 0.5, 8.0, 8.0), OperatorFacts(3.0, 1.5, 24.0, 16.0)]).selectivity
+    1.0
+    """
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(values) / len(facts)
+
+    return OperatorFacts(
+        mean(one.service_s for one in facts),
+        mean(one.selectivity for one in facts),
+        mean(one.input_bytes for one in facts),
+        mean(one.output_bytes for one in facts),
+        per_weight=mean(one.per_weight for one in facts),
+        copies=mean(one.copies for one in facts),
+    )
 
 
 def facts_of(facts: Mapping[OperatorName, OperatorFacts], names: Iterable[OperatorName]) -> list[OperatorFacts]:

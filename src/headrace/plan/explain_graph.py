@@ -44,7 +44,7 @@ def graph_lines(
     operator and what reads it is told of all."""
     turns, running = scheduled or graph, running or graph
     measured = {name: one for name, one in (facts or {}).items() if name in graph.by_name}
-    known = assumed_facts(graph, measured)
+    known = {**assumed_facts(graph, measured), **assumed_facts(turns, measured)}
     places = {name: place for place, name in enumerate(graph.names, 1)}
     shared = [one for one in graph.operators if running.uses(one.name) > 1]
     yield f"operators: {len(graph.names)} over {_counted(len(graph.sources), 'stream')}, {len(shared)} shared"
@@ -91,8 +91,10 @@ def _operator_lines(
     yield f"  {places[one.name]:<3} {one.name}, of {reads}, {used}"
     yield f"        {shortened(one.text)}"
     if one.name in measured:
-        freed = release_capacity(measured[one.name], is_last=running.is_last[one.name])
-        yield f"        {facts_text(measured[one.name])}, {_freed_text(freed)}"
+        mine = measured[one.name]
+        freed = release_capacity(mine, is_last=running.is_last[one.name])
+        copies = f", each in {number(mine.copies)} queues" if mine.copies > 1 else ""
+        yield f"        {facts_text(mine)}{copies}, {_freed_text(freed)}"
 
 
 def facts_text(facts: OperatorFacts) -> str:

@@ -31,7 +31,7 @@ def draw_graph(
     operators that take turns, if these are not all."""
     known = dict(facts or {})
     layers = _layers(graph)
-    boxes = _boxes(graph, layers, known, _colours(graph, scheduled or graph, known))
+    boxes = _boxes(graph, layers, known, _colours(scheduled or graph, known))
     width = 2 * MARGIN + max((len(layer) for layer in layers), default=1) * (WIDTH + GAP_X) - GAP_X
     height = 2 * MARGIN + len(layers) * (HEIGHT + GAP_Y) - GAP_Y
     drawn = [*_edges(graph, boxes), *(line for box in boxes.values() for line in box_lines(box))]
@@ -107,11 +107,9 @@ def _box(
     return Box(x, y, (", ".join(queries[:_QUERIES_SHOWN]) + more, kind), "#f4f4f4", dash="4 3")
 
 
-def _colours(
-    graph: OperatorGraph, turns: OperatorGraph, known: Mapping[OperatorName, OperatorFacts]
-) -> dict[OperatorName, str]:
+def _colours(turns: OperatorGraph, known: Mapping[OperatorName, OperatorFacts]) -> dict[OperatorName, str]:
     """A colour for each operator that takes turns: that of the first simplified segment that it is in."""
-    segments = segments_of(turns, release_capacities(turns, assumed_facts(graph, known)), simplified_segments)
+    segments = segments_of(turns, release_capacities(turns, assumed_facts(turns, known)), simplified_segments)
     found: dict[OperatorName, str] = {}
     for number, segment in enumerate(segments):
         for name in segment:

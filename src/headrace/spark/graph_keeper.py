@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 
 from headrace.config import Settings
-from headrace.engine.measuring import Meters, OperatorMeter, WaitingSizes, WorkReport
+from headrace.engine.measuring import Meters, OperatorMeter, QueueSizes
 from headrace.engine.strategies import Mode
-from headrace.plan.capacities import OperatorFacts
+from headrace.plan.capacities import OperatorFacts, processing_capacity, release_capacity
 from headrace.plan.graph_building import leaf_operator
 from headrace.plan.opgraph import OperatorGraph, OperatorName
 from headrace.plan.shard_graph import running_graph
@@ -38,7 +38,7 @@ class GraphKeeper:
     _packing: set[OperatorName] = field(default_factory=set)
     """The operators that run before the shards."""
     _meters: Meters = field(default_factory=Meters)
-    _sizes: WaitingSizes = field(default_factory=WaitingSizes)
+    _sizes: QueueSizes = field(default_factory=QueueSizes)
     _given: dict[OperatorName, OperatorFacts] = field(init=False)
     _turns: dict[OperatorName, int] = field(default_factory=dict)
     _told: tuple[GraphTold, ...] = ()
@@ -61,8 +61,7 @@ class GraphKeeper:
         """Takes in what all shards told of a micro-batch; whether tasks should be told what follows from it."""
         self._told = tuple(told)
         for name, meter in self._together().items():
-            report = WorkReport(meter.tuples_in, meter.tuples_out, meter.bytes_in, meter.bytes_out, meter.spent_s)
-            self._meters.report(name, report, at_s)
+            self._meters.report(name, meter.report(), at_s)
         for one in self._told[:1]:  # all shards take the same turns
             for name, turns in one.turns.items():
                 self._turns[name] = self._turns.get(name, 0) + turns
@@ -85,11 +84,11 @@ class GraphKeeper:
         return found
 
     def _weigh(self) -> None:
-        tuples, held_bytes = Counter[OperatorName](), Counter[OperatorName]()
+        tuples, queues = Counter[OperatorName](), Counter[OperatorName]()
         for one in self._told:
             tuples.update(one.waiting)
-            held_bytes.update(one.queues)
-        self._sizes.take(tuples, held_bytes)
+            queues.update(one.queues)
+        self._sizes.take(tuples, queues, [one.held for one in self._told])
 
     def facts(self) -> dict[OperatorName, OperatorFacts]:
         """What is known of each operator now, and of what waits before it."""
@@ -126,14 +125,21 @@ class GraphKeeper:
         return [name for name in self._graph.names if name in known]
 
     def _operator(self, name: OperatorName, queue_bytes: int, facts: OperatorFacts | None) -> OperatorStats:
+        text, uses, turns = self._graph.by_name[name].text, self._graph.uses(name), self._turns.get(name, 0)
+        if facts is None:
+            return OperatorStats(name, text, uses, queue_bytes, turns)
         return OperatorStats(
             name,
-            self._graph.by_name[name].text,
-            self._graph.uses(name),
+            text,
+            uses,
             queue_bytes,
-            self._turns.get(name, 0),
-            None if facts is None else facts.selectivity,
-            None if facts is None else facts.service_s * 1e6,
+            turns,
+            facts.selectivity,
+            facts.service_s * 1e6,
+            facts.input_bytes,
+            facts.output_bytes,
+            processing_capacity(facts),
+            release_capacity(facts, is_last=self._graph.is_last[name]),
         )
 
 
@@ -142,4 +148,11 @@ def is_other(before: Mapping[OperatorName, OperatorFacts], now: Mapping[Operator
     if before.keys() != now.keys():
         return True
     pairs = [pair for name, one in now.items() for pair in zip(astuple(before[name]), astuple(one), strict=True)]
-    return any(abs(one - other) > NOTABLE * max(abs(one), abs(other)) for one, other in pairs)
+    return any(_is_notable(one, other) for one, other in pairs)
+
+
+def _is_notable(one: float | None, other: float | None) -> bool:
+    """None: not known."""
+    if one is None or other is None:
+        return one is not other
+    return abs(one - other) > NOTABLE * max(abs(one), abs(other))

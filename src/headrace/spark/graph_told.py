@@ -6,7 +6,7 @@ left out. Cost: a few numbers an operator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,8 @@ from headrace.plan.opgraph import OperatorName
 @dataclass(frozen=True, slots=True)
 class GraphTold:
     """One shard's operators in one micro-batch. ``items``: what waits between operators, whatever its size; ``queues``:
-    bytes; ``turns``: in this micro-batch; ``mode_changes``: ever; ``waiting``: tuples, as all shards weigh them."""
+    bytes; ``turns``: in this micro-batch; ``mode_changes``: ever; ``waiting``: tuples, as all shards weigh them;
+    ``held``: by join, the probes that found the results it holds for larger windows, weighed so, and their bytes."""
 
     meters: Mapping[OperatorName, OperatorMeter] = field(default_factory=dict)
     turns: Mapping[OperatorName, int] = field(default_factory=dict)
@@ -28,6 +29,7 @@ class GraphTold:
     mode: Mode = Mode.NORMAL
     mode_changes: int = 0
     waiting: Mapping[OperatorName, float] = field(default_factory=dict)
+    held: Mapping[OperatorName, Sequence[int]] = field(default_factory=dict)
 
     @property
     def queue_bytes(self) -> int:
@@ -39,6 +41,7 @@ class GraphTold:
             "turns": dict(self.turns),
             "queues": {name: size_bytes for name, size_bytes in self.queues.items() if size_bytes},
             "waiting": dict(self.waiting),
+            "held": {name: some for name, some in self.held.items() if any(some)},
             "items": self.items,
             "mode": [self.mode.value, self.mode_changes],
         }
@@ -47,7 +50,8 @@ class GraphTold:
     def from_json(told: Mapping[str, Any]) -> GraphTold:
         meters = {OperatorName(name): OperatorMeter.from_json(one) for name, one in told["meters"].items()}
         mode, changes = told["mode"]
-        return GraphTold(meters, told["turns"], told["queues"], told["items"], Mode(mode), changes, told["waiting"])
+        waits = (told["waiting"], told["held"])
+        return GraphTold(meters, told["turns"], told["queues"], told["items"], Mode(mode), changes, *waits)
 
 
 def graph_told(shard: Shard, leaves: Meters) -> dict[str, Any] | None:
@@ -64,5 +68,6 @@ def graph_told(shard: Shard, leaves: Meters) -> dict[str, Any] | None:
         shard.memory.mode,
         shard.memory.mode_changes,
         dispatcher.waiting_tuples(),
+        dispatcher.held(),
     )
     return told.to_json()

@@ -42,7 +42,7 @@ export function bytes(count) {
   let unit = 0;
   let size = count;
   while (size >= 1024 && unit < units.length - 1) { size /= 1024; unit += 1; }
-  return `${unit ? trim(size) : size} ${units[unit]}`;
+  return `${unit || !Number.isInteger(size) ? trim(size) : size} ${units[unit]}`;
 }
 
 export function clock(seconds) {

@@ -221,7 +221,7 @@ export function runtimeView(state) {
     ${unknown.map(([name, value]) => card(words(name).replace(/^./, (one) => one.toUpperCase()), generic(name, value)))}
     ${card("Settings", html`<div class="scroll short" tabindex="0" role="group" aria-label="Settings">${table(Object.entries(settings).map(([name, value]) => ({ setting: name, value: value || "–" })))}</div>`)}
   </div>
-  ${stats.graph?.operators.length ? card("Operators", table(stats.graph.operators, ["operator", "text", "uses", "queue_bytes", "turns", "selectivity", "service_us"])) : ""}`;
+  ${stats.graph?.operators.length ? card("Operators", table(stats.graph.operators, ["operator", "text", "uses", "queue_bytes", "turns", "selectivity", "service_us", "input_bytes", "output_bytes", "tuples_per_s", "freed_bytes_per_s"])) : ""}`;
 }
 
 const card = (title, content) => html`<section class="card" aria-label="${title}" data-key="card ${title}"><header><h2>${title}</h2></header>${content}</section>`;
