@@ -502,3 +502,20 @@ def test_a_step_that_goes_on_past_its_budget_is_no_end_of_saving_memory() -> Non
         modes.append(shard.memory.mode)
     assert modes == [Mode.SAVING] * 8 + [Mode.NORMAL] * 4
     assert shard.memory.mode_changes == 2
+
+
+def test_tuples_take_memory_until_their_last_window_is_scanned() -> None:
+    """What is left to do for them tells nothing of their size."""
+    plan, sizes, meters = plan_of(WINDOWED), QueueSizes(), Meters()
+    (join,) = (join_name(group) for group in plan.groups)
+    shard = Shard(plan, ShardOptions(scheduling=Scheduling("path", "static", None), policy="swf"))
+    for number in range(1, 41):
+        list(shard.step(events(plan, number), ProbeBudget(2_400), Pace(meters.facts())))
+        told = shard.dispatcher
+        meters.take(told.meters)
+        sizes.take(told.waiting_tuples(), told.queues(), [told.held()])
+    tuples = sum(shard.backlog()[next(iter(shard.backlog()))])
+    assert tuples > 2_000
+    assert told.waiting_tuples()[join] == pytest.approx(tuples, rel=0.1)
+    waiting = sizes.waiting.by_name[join]
+    assert waiting < 2 * meters.facts()[join].input_bytes

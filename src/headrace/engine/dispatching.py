@@ -143,9 +143,8 @@ class Dispatcher:
             if not join.pending:
                 return None
             sums, one = join.summed(), facts[name]
-            tuples = sums.probes * one.per_weight
-            size_bytes = tuples * one.input_bytes + sums.scanned * _held_bytes(one)
-            return QueueState(tuples, size_bytes, float(join.pending[0].came))
+            size_bytes = _stored(join, one) * one.input_bytes + sums.scanned * _held_bytes(one)
+            return QueueState(sums.probes * one.per_weight, size_bytes, float(join.pending[0].came))
         stage = self._stages[name].downstream.stages[name]
         if not stage.items:
             return None
@@ -249,10 +248,11 @@ class Dispatcher:
         return bool(self._stages[name].downstream.stages[name].items)
 
     def waiting_tuples(self) -> dict[OperatorName, float]:
-        """What waits before each operator, as all shards weigh it."""
+        """What waits before each operator, as all shards weigh it: what is there, however much is left to do for it."""
         facts = self._facts()
         states = {name: self._state(name, facts) for name in self._graph.names}
-        return {name: state.tuples for name, state in states.items() if state is not None}
+        found = {name: state.tuples for name, state in states.items() if state is not None}
+        return found | {name: _stored(self._joins[name], facts[name]) for name in found if name in self._joins}
 
     def held(self) -> dict[OperatorName, tuple[int, int]]:
         """By join, the probes that found results which are held for larger windows, as all shards weigh them, and these
@@ -269,6 +269,11 @@ class Dispatcher:
 
 def _size_bytes(states: Mapping[OperatorName, QueueState]) -> float:
     return sum(state.size_bytes for state in states.values())
+
+
+def _stored(join: GroupOperator, facts: OperatorFacts) -> float:
+    """The tuples of a join's blocks: they are there until they have scanned their last window."""
+    return join.summed().rows * len(join.windows) * facts.per_weight
 
 
 def _held_bytes(join: OperatorFacts) -> float:
