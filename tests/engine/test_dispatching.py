@@ -21,7 +21,7 @@ from headrace.engine.packing import EVENTS, ORDER, ORDER_SHIFT, Packer
 from headrace.engine.shard import Shard, ShardOptions
 from headrace.engine.strategies import Mode
 from headrace.plan.capacities import OperatorFacts
-from headrace.plan.shard_graph import join_name
+from headrace.plan.shard_graph import join_name, scheduled_graph
 from headrace.plan.sharing import SharedPlan, share
 from headrace.sql import read_script
 
@@ -72,6 +72,20 @@ def test_a_scan_is_measured_by_what_it_is_weighed_by() -> None:
     list(shard.step(events(plan), ProbeBudget(10**6), Pace()))
     (facts,) = shard.dispatcher.meters.facts().values()
     assert facts.selectivity == 4 / ROWS
+
+
+def test_what_a_filter_over_one_side_takes_off_is_in_no_queue_after_the_join() -> None:
+    """Section 4.1 of paper 003: as early as sharing allows. What both sides are asked for is left to the operator."""
+    on_one, on_both = "a.n = 3", "a.n + b.n = 6"
+    some = f"CREATE QUERY some AS SELECT b.n FROM a, b WHERE a.k = b.k AND {on_one} AND {on_both} WINDOW 1 s;"
+    plan = plan_of(BY_K + some)
+    shard = shard_of(plan)
+    list(shard.step(events(plan), ProbeBudget(10**6), Pace()))
+    joined = (ROWS // 100) ** 2  # of each key
+    (name,) = (one.name for one in scheduled_graph(plan).operators if "some" in one.delivers)
+    assert shard.dispatcher.meters.by_name[name].tuples_in == joined
+    (text,) = (one.text for one in scheduled_graph(plan).operators if "some" in one.delivers)
+    assert text == "where ((a.n + b.n) = 6) -> b.n AS n"
 
 
 def test_beyond_its_memory_a_step_goes_on_past_the_budget() -> None:

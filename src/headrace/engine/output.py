@@ -237,7 +237,8 @@ def _folded_classes(classes: Sequence[OutputClass]) -> Iterator[_Class]:
 
 def _read_together(cls: OutputClass) -> Hashable:
     """What classes have in common that one select-project may serve."""
-    return cls.delivery, cls.outputs, frozenset(cls.deferred or ()), cls.folding and cls.folding.offsets
+    asked = (frozenset(cls.filters), frozenset(cls.deferred or ()))
+    return cls.delivery, cls.outputs, *asked, cls.folding and cls.folding.offsets
 
 
 REMEMBERED = 16

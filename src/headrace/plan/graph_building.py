@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from headrace.model import Catalog
 from headrace.plan.aggregates import Aggregate, Grouping
+from headrace.plan.deferring import deferred_filters
 from headrace.plan.explain_joins import side_names
 from headrace.plan.expressions import ColumnRef, Expression, expression_text, render
 from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName, OperatorNode, operator_name
@@ -80,8 +81,8 @@ def join_operator(group: Group, inputs: Sequence[str]) -> OperatorNode:
 def class_operators(
     group: Group, cls: OutputClass, inputs: Sequence[str], grouping: Grouping | None = None
 ) -> Iterator[OperatorNode]:
-    """What is made of a group's results for one class. Named by all its conditions, so that it stays the same when
-    another query comes or goes and a condition moves below the join or back."""
+    """What is made of a group's results for one class. Named by all its conditions, those that others ask for it too,
+    so that it stays the same when another query comes or goes and a condition moves below the join or back."""
     names = side_names(group)
     sides = names if group.is_join else ()
     queries = tuple(member.query for member in cls.members)
@@ -92,7 +93,7 @@ def class_operators(
     if cls.is_early:
         identity.append("early")
     kind = OperatorKind.SELECT_PROJECT
-    filters = [expression_text(one, sides) for one in cls.filters]
+    filters = [expression_text(one, sides) for one in deferred_filters(group, cls)]
     text = _text("", filters, outputs)
     name = operator_name(kind, identity)
     yield OperatorNode(name, kind, text, tuple(inputs), () if grouping else queries)
