@@ -180,7 +180,7 @@ class Dispatcher:
         for one in work:
             spent_s += self._pace.worked_s() - began_s
             if isinstance(one, WorkDone):
-                taken = one.weight if name in self._leaves else float(one.rows_in)
+                taken = one.weight if name in self._leaves else float(one.found)
                 report = WorkReport(taken, one.rows_out, one.bytes_in, one.bytes_out, spent_s)
                 self.meters.report(name, report, 0.0)
                 self.turns[name] = self.turns.get(name, 0) + 1

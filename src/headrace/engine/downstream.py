@@ -57,13 +57,15 @@ class RawRows:
 @dataclass(slots=True)
 class TurnItem:
     """What one turn made for one class. ``came``: the step of the tuples it is of; ``known_us``: until when all results
-    are in earlier items; ``epoch``: whose queries its rows are for, and not for those that came since."""
+    are in earlier items; ``epoch``: whose queries its rows are for, and not for those that came since; ``found``: how
+    many rows the turn made here, of which a class may get a few, or none."""
 
     weight: float
     came: int
     known_us: int
     epoch: int
     rows: list[RawRows] = field(default_factory=list)
+    found: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -72,13 +74,15 @@ class TurnItem:
 
 @dataclass(slots=True)
 class WorkDone:
-    """What an operator took and gave in a turn. ``bytes_out``: in the queues of all that read it."""
+    """What an operator took and gave in a turn. ``bytes_out``: in the queues of all that read it; ``found``: the rows
+    that it is weighed by. A join may give a class fewer than it finds, so that its operator has few of these to take."""
 
     weight: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    found: int = 0
 
 
 @dataclass(slots=True)
@@ -169,10 +173,10 @@ class Downstream:
         for folded in (one for one in found if one.number in self._first):
             rows.setdefault(folded.number, []).append(_to_fold(folded))
         done = WorkDone(weight)
+        done.rows_out = max(map(_count, rows.values()), default=0)
         for number, name in self._first.items():
-            item = TurnItem(weight, came, known_us, self._epoch, rows.get(number, []))
+            item = TurnItem(weight, came, known_us, self._epoch, rows.get(number, []), done.rows_out)
             self.stages[name].put(item)
-            done.rows_out = max(done.rows_out, sum(one.batch.num_rows for one in item.rows))
             done.bytes_out += item.size_bytes
         return done
 
@@ -194,7 +198,7 @@ class Downstream:
         stage = self.stages[name]
         item = stage.take()
         self._dropped += [rows.name for rows in item.rows if rows.name is not None]
-        done = WorkDone(item.weight, sum(one.batch.num_rows for one in item.rows))
+        done = WorkDone(item.weight, _count(item.rows), found=item.found)
         done.bytes_in = sum(one.batch.nbytes for one in item.rows)
         if stage.folds:
             for one in item.rows:
@@ -213,7 +217,8 @@ class Downstream:
         pairs = [(one, batch) for one, batch in zip(item.rows, made, strict=True) if batch.num_rows]
         for name in stage.then:
             rows = [RawRows(batch, complete_us=one.complete_us) for one, batch in pairs]
-            self.stages[name].put(TurnItem(item.weight * selectivity, item.came, item.known_us, item.epoch, rows))
+            given = TurnItem(item.weight * selectivity, item.came, item.known_us, item.epoch, rows, _count(rows))
+            self.stages[name].put(given)
         if stage.then:
             return
         for one, batch in pairs:
@@ -308,10 +313,7 @@ class Downstream:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            name: [
-                [item.weight, item.came, item.known_us, [_rows_to_json(one) for one in item.rows], item.epoch]
-                for item in stage.items
-            ]
+            name: [_item_to_json(item) for item in stage.items]
             for name, stage in self.stages.items()
             if stage.items
         } | self._left_kept
@@ -359,9 +361,20 @@ def _is_raw(emission: EmitRows) -> bool:
     return ARRIVED in emission.batch.schema.names
 
 
+def _count(rows: Sequence[RawRows]) -> int:
+    return sum(one.batch.num_rows for one in rows)
+
+
+def _item_to_json(item: TurnItem) -> list[Any]:
+    rows = [_rows_to_json(one) for one in item.rows]
+    return [item.weight, item.came, item.known_us, rows, item.epoch, item.found]
+
+
 def _item_from_json(kept: Sequence[Any], source: SegmentSource) -> TurnItem:
-    weight, came, known_us, rows, epoch = kept
-    return TurnItem(weight, came, known_us, epoch, [_rows_from_json(one, source) for one in rows])
+    """An item; of what earlier versions kept, which gave every class all that a turn made, its rows are as many."""
+    weight, came, known_us, rows, epoch, *found = kept
+    made = [_rows_from_json(one, source) for one in rows]
+    return TurnItem(weight, came, known_us, epoch, made, *(found or [_count(made)]))
 
 
 def _rows_to_json(rows: RawRows) -> list[Any]:
