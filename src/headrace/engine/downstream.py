@@ -75,7 +75,7 @@ class TurnItem:
 @dataclass(slots=True)
 class WorkDone:
     """What an operator took and gave in a turn. ``bytes_out``: in the queues of all that read it; ``found``: the rows
-    that it is weighed by. A join may give a class fewer than it finds, so that its operator has few of these to take."""
+    that it is weighed by, of which a join may have given its class a few."""
 
     weight: float = 0.0
     rows_in: int = 0
@@ -313,9 +313,7 @@ class Downstream:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            name: [_item_to_json(item) for item in stage.items]
-            for name, stage in self.stages.items()
-            if stage.items
+            name: [_item_to_json(item) for item in stage.items] for name, stage in self.stages.items() if stage.items
         } | self._left_kept
 
     def from_json(self, kept: Mapping[str, Any], source: SegmentSource) -> list[str]:
