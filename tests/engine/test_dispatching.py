@@ -209,7 +209,7 @@ def test_operators_are_measured_by_the_processors_time_where_the_host_tells_it()
     shard = shard_of(plan)
     list(shard.step(events(plan), ProbeBudget(10**6), Pace(clock=lambda: -1e6, processor=lambda: float(next(ticks)))))
     spent_s = [one.spent_s for one in shard.dispatcher.meters.by_name.values()]
-    assert len(spent_s) >= 4
+    assert len(spent_s) >= 3
     assert all(1 <= one < next(ticks) for one in spent_s)
 
 
@@ -232,17 +232,20 @@ def test_a_join_is_measured_to_give_what_waits_before_the_next_operators(queries
     list(shard.step(events(plan), ProbeBudget(10**6), Pace()))
     meters = shard.dispatcher.meters.by_name
     (join,) = (one for name, one in meters.items() if name.startswith("join"))
-    after = [one for name, one in meters.items() if name.startswith("select-project")]
+    after = [one for name, one in meters.items() if not name.startswith("join")]
     assert len(after) == readers
     assert [one.tuples_in for one in after] == [join.tuples_out] * readers
     assert join.tuples_out > 100
     assert sum(one.bytes_in for one in after) == join.bytes_out >= 8 * readers * join.tuples_out
 
 
+ASKED = "FROM a, b WHERE a.k = b.k AND a.n + b.n > 9"
+
+
 def test_a_projection_is_measured_to_give_what_waits_before_all_its_readers() -> None:
     plan = plan_of(
-        "CREATE QUERY small AS SELECT a.k, AVG(b.n) AS s FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 1 s;"
-        "CREATE QUERY large AS SELECT a.k, SUM(b.n) AS s FROM a, b WHERE a.k = b.k GROUP BY a.k WINDOW 5 s;"
+        f"CREATE QUERY small AS SELECT a.k, AVG(b.n) AS s {ASKED} GROUP BY a.k WINDOW 1 s;"
+        f"CREATE QUERY large AS SELECT a.k, SUM(b.n) AS s {ASKED} GROUP BY a.k WINDOW 5 s;"
     )
     shard = shard_of(plan)
     list(shard.step(events(plan), ProbeBudget(10**6), Pace()))

@@ -1,6 +1,7 @@
 """The operators after a group's join, with their queues: select-project for each class, an aggregate where it folds.
 
       join --an item a turn--> [ | | ] select-project --> results, or --> [ | ] aggregate
+           --an item a turn--> [ | | ] aggregate                  where nothing is left to be asked before
 
 Owns :class:`Downstream`. An item is what one turn of the join made for one class: perhaps nothing on this shard, but an
 item all the same, so that all shards take the same turns; its weight is what all shards together may have found.
@@ -135,7 +136,7 @@ class Downstream:
         self.stages: dict[OperatorName, Stage] = {}
         self._first: dict[int, OperatorName] = {}
         self._together: dict[OperatorName, list[int]] = {}
-        """Of operators that are not here, as their results are finished where they are found: whose they would be."""
+        """Of operators that are not here, as their classes can do without: whose they would be."""
         self._left_kept: dict[str, Any] = {}
         self._left: list[tuple[int, bool, TurnItem]] = []
         """What waited before those: of which class, and whether it is to be folded only."""
@@ -145,19 +146,28 @@ class Downstream:
         for number, cls in enumerate(raw):
             self._class_of |= {member.query: number for member in cls.members}
             self._since |= {member.query: since[member.identity] for member in cls.members}
-            if cls.deferred is None:
-                for name in names[number]:
-                    self._together.setdefault(name, []).append(number)
-                continue
-            self._apart.add(number)
-            first, *last = names[number]
-            if first not in self.stages:
-                self._first[number] = first
-                self.stages[first] = Stage(number)
-            self.stages[first].then += last
-            self.stages |= {name: Stage(number, folds=True) for name in last}
+            if cls.deferred is not None:
+                self._apart.add(number)
+            for name in self._set_up(number, cls, names[number]):
+                self._together.setdefault(name, []).append(number)
         self._conditions = [_conditions_of(cls) for cls in classes]
         self._dropped: list[str] = []
+
+    def _set_up(self, number: int, cls: OutputClass, names: Sequence[OperatorName]) -> Sequence[OperatorName]:
+        """Sets up a class's operators; gives those that it would have and has not, as it can do without."""
+        if cls.deferred is None:
+            return names
+        first, *last = names
+        if last and not cls.deferred:
+            self._first[number] = last[0]
+            self.stages[last[0]] = Stage(number, folds=True)
+            return (first,)
+        if first not in self.stages:
+            self._first[number] = first
+            self.stages[first] = Stage(number)
+        self.stages[first].then += last
+        self.stages |= {name: Stage(number, folds=True) for name in last}
+        return ()
 
     # --- queues
 
