@@ -224,7 +224,7 @@ class GroupOutputs:
 
 
 def _folded_classes(classes: Sequence[OutputClass]) -> Iterator[_Class]:
-    """Those that are folded. Where one operator asks further what several of them read, one is given it for all of them:
+    """Those that are folded. Where an operator asks further what several of them read, one is given it for all of them:
     as far as the largest of their windows reaches. (What is beyond a window counts for nothing there.)"""
     windows: dict[Hashable, list[Sizes]] = {}
     for cls in classes:
