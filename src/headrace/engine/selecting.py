@@ -24,14 +24,14 @@ Reader: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Rows of a chunk that pass what an input has pushed, and which of the chunk's they are."""
+    """Rows of a chunk that pass what an input asks, and which of the chunk's they are."""
 
     kept: np.ndarray
     rows: pa.RecordBatch
 
     @staticmethod
     def of(reader: Input, chunk: pa.RecordBatch) -> Selected:
-        mask = filter_mask(reader.pushed, _column_reader(chunk), chunk.num_rows)
+        mask = filter_mask(reader.selection, _column_reader(chunk), chunk.num_rows)
         if mask is None:
             return Selected(np.ones(chunk.num_rows, dtype=bool), chunk)
         return Selected(mask.to_numpy(zero_copy_only=False), chunk.filter(mask))
@@ -54,7 +54,7 @@ def first_alike(plan: SharedPlan, readers: Sequence[Reader]) -> dict[Reader, Rea
     found = {}
     for group, side in readers:
         one = plan.groups[group].inputs[side]
-        found[group, side] = firsts.setdefault((frozenset(one.pushed), one.schema.names), (group, side))
+        found[group, side] = firsts.setdefault((frozenset(one.selection), one.schema.names), (group, side))
     return found
 
 

@@ -63,10 +63,10 @@ def leaf_operator(catalog: Catalog, one: Input) -> OperatorNode | None:
     whole = catalog.get(one.stream).schema
     columns = [column.name for column in one.schema]
     is_cut = len(columns) < len(tuple(whole))
-    if not one.pushed and not is_cut:
+    if not one.selection and not is_cut:
         return None
-    kind = _kind(is_filtered=bool(one.pushed), is_cut=is_cut)
-    conditions = [expression_text(condition) for condition in one.pushed]
+    kind = _kind(is_filtered=bool(one.selection), is_cut=is_cut)
+    conditions = [expression_text(condition) for condition in one.selection]
     identity = [one.stream, *sorted(conditions), "->", *columns]
     text = _text(one.stream, conditions, columns if is_cut else ["*"])
     return OperatorNode(operator_name(kind, identity), kind, text, (one.stream,))
