@@ -5,8 +5,9 @@
 
 Owns :class:`Downstream`. An item is what one turn of the join made for one class: perhaps nothing on this shard, but an
 item all the same, so that all shards take the same turns; its weight is what all shards together may have found.
-A condition moves before the join, or back behind it, when other queries come or go: what waits then has passed it, and
-lacks what it reads, or has not. So rows are asked for all conditions of their class that they have the columns for.
+A scan's condition moves before the shuffle, or back, when other queries come or go, and earlier versions left a join's
+filters over one side to the operators, too: what waits has passed them, and may lack what they read, or has not. So
+rows are asked for all conditions of their class that they have the columns for.
 Invariants: a queue is first in, first out, so that every query's results stay in order; an aggregate counts a time as
 known only when nothing of it waits here. Cost: that of filtering and projecting what is taken; what is left in a queue
 at the end of a step is stored once.
