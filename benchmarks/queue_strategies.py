@@ -1,7 +1,7 @@
 """`make bench-strategies`: paper 003's Figures 2 to 4 (latency, throughput and queue memory over time) as measured.
 
 16 queries with more than 100 operators over 5 self-similar streams (``headrace.lab.sixteen_queries``); those after the
-streams' selections take turns (with ``--variants 3`` more than 100 do), under a budget that bursts exceed: all
+streams' selections take turns (with ``--variants 4`` more than 100 do), under a budget that bursts exceed: all
 strategies on the same arrivals. In the engine by a real clock, a micro-batch each in turn, so that whatever else the
 machine does meets all of them (``headrace.lab.queue_strategies``); with ``--spark`` on Spark, too, one after the other,
 through the public API with two shards (``--only-spark``: that alone). Threshold runs with half the memory that path
@@ -103,7 +103,7 @@ def main() -> int:
     parser.add_argument("--intervals", type=int, default=80, help="seconds of the streams' clock, in the engine")
     parser.add_argument("--spark-intervals", type=int, default=26, help="micro-batches that bring tuples, on Spark")
     parser.add_argument("--load", type=float, default=1.2, help="the part of the time that all work takes")
-    parser.add_argument("--variants", type=int, default=1, help="of each query; with 3, more than 100 take turns")
+    parser.add_argument("--variants", type=int, default=1, help="of each query; with 4, more than 100 take turns")
     parser.add_argument("--scale", type=float, default=1.0, help="of the streams' rates")
     parser.add_argument("--seed", type=int, default=Sixteen().seed)
     parser.add_argument("--spark", action="store_true", help="on Spark, too")

@@ -23,7 +23,7 @@ from headrace.engine.cutting import BlockCut
 from headrace.engine.dispatching import Scheduling
 from headrace.engine.output import Cut
 from headrace.engine.shard import ShardOptions
-from headrace.model import INT, Catalog, QueryId, Stream, StreamId
+from headrace.model import BIGINT, INT, Catalog, QueryId, Stream, StreamId
 from headrace.plan.expressions import Expression, Literal
 from headrace.plan.functions import call
 from headrace.plan.queries import Extent, Measure, Output, Query, Source, within_us
@@ -43,6 +43,10 @@ def join(name: str, key: str = "k", *more: Expression, window_s: int = 5, extra:
         tuple(Output(label, cases.column(source, column)) for label, source, column in named),
         within_us(window_s * cases.SECOND_US),
     )
+
+
+def below(most: int) -> Expression:
+    return call("<", cases.column(0, "n"), Literal(most, BIGINT))
 
 
 K_IS_ONE = call("=", cases.column(0, "k"), Literal(1, INT))
@@ -360,3 +364,42 @@ def test_many_micro_batches_keep_few_blobs_and_about_a_window_of_rows() -> None:
         assert host.shards[0].holdings().held_rows <= 2 * 2 * 55
         assert len(host.stores[0].blobs) <= 2 * 2 * 55
     outcomes.assert_store_holds_what_is_needed(host)
+
+
+BOUNDED = {most: join(f"below_{most}", "k", below(most), extra="n") for most in (1, 2, 3)}
+NUMBERS = [cases.row(number / 2, number, k=1, n=number % 5) for number in range(24)]
+CHANGES = [
+    ((1, 2), (1, 3)),
+    ((1, 2), (1,)),
+    ((1, 3), (1, 2)),
+    ((1,), (1, 2)),
+    ((1, 2), (1, 2, 3)),
+    ((3,), (3, 2)),
+    ((3,), (1, 2)),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_tuples_kept_within_a_wider_bound_serve_a_query_with_a_narrower_one(
+    before: tuple[int, ...], after: tuple[int, ...], shards: int
+) -> None:
+    """What all queries imply is asked before the join: it changes when they do. Who comes gets what it asks
+    for, of what is held then: the last tuples wait for those of the other stream."""
+    case = Case(TWO, {A: NUMBERS, B: NUMBERS}, tuple(BOUNDED[most] for most in before))
+    host = cases.host_for(case, Way((4,), shards=shards))
+    for number, chunks in enumerate(cases.micro_batches(case, Way((4,)))):
+        if number == 3:
+            host.change(TWO, [BOUNDED[most] for most in after])
+        cases.arrive(host, chunks)
+    host.end()
+    for most in after:
+        got, expected = outcomes.got(host, BOUNDED[most]), reference.answer(BOUNDED[most], TWO, case.arrivals)
+        if most in before:
+            assert outcomes.same_rows(got, expected)
+        elif most < max(before):
+            later = [row for row in expected if row[1] >= cases.at(5.5) or row[0] >= cases.at(6)]
+            assert outcomes.same_rows(got, later)
+        else:
+            assert got
+            assert all(row[0] >= cases.at(6) for row in got)

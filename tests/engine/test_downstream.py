@@ -3,6 +3,9 @@ in the middle of a backlog."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import engine_cases as cases
 import outcomes
 import pytest
@@ -16,6 +19,8 @@ from headrace.engine.shard import ShardOptions
 from headrace.model import Catalog, Stream, StreamId
 from headrace.plan import deferring
 from headrace.plan.queries import Query
+from headrace.plan.shard_graph import class_paths
+from headrace.plan.sharing import SharedPlan
 from headrace.reference_aggregates import evaluation_times, grouped_answer
 from headrace.sql import read_script
 
@@ -182,6 +187,58 @@ def test_queries_without_columns_go_on_when_they_get_or_lose_operators_of_their_
     assert outcomes.got(host, total) == outcomes.shown(grouped_answer(total, CATALOG, case.arrivals, times))
     assert host.counts[counted.name] == len(reference.answer(counted, CATALOG, case.arrivals))
     assert len(host.rows(one.name)) == len(reference.answer(one, CATALOG, case.arrivals))
+
+
+SCANS = (
+    "CREATE QUERY total AS SELECT k, SUM(n) AS v FROM a WHERE n < 2 GROUP BY k WINDOW 5 SECONDS;",
+    "CREATE QUERY other AS SELECT k, n FROM a;",
+)
+
+
+@pytest.mark.parametrize("restoring", [False, True])
+@pytest.mark.parametrize("comes", [False, True])
+def test_an_aggregate_of_a_stream_goes_on_when_it_gets_or_loses_a_filter_of_its_own(
+    comes: bool, restoring: bool
+) -> None:
+    """Alone, its condition is asked before the shuffle, and it reads the stream itself."""
+    alone, both = (tuple(read_script(STREAMS + "".join(some)).queries) for some in (SCANS[:1], SCANS))
+    way = way_of("chain", 1, restoring=restoring)
+    case = Case(CATALOG, {A: ROWS, B: []}, alone if comes else both)
+    host = changed(case, replace(way, probes=1), both if comes else alone)
+    (total,) = alone
+    times = evaluation_times(total, CATALOG, case.arrivals, host.evaluated[total.name][-1], cases.SECOND_US)
+    assert outcomes.got(host, total) == outcomes.shown(grouped_answer(total, CATALOG, case.arrivals, times))
+
+
+def as_kept_before(manifest: bytes, plan: SharedPlan) -> bytes:
+    """What waits for aggregates as earlier versions kept it: before select-projects that ask nothing."""
+    told = json.loads(manifest)
+    for group in plan.groups:
+        queues = told["groups"][group.signature]["queues"]
+        assert queues
+        for first, last in class_paths(group):
+            queues[first] = [item[:5] for item in queues.pop(last, [])]
+    return json.dumps(told).encode()
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_aggregates_go_on_with_what_waited_before_a_select_project_that_is_no_more(shards: int) -> None:
+    queries = queries_of(
+        "total: a.k, SUM(b.n) AS v | AND a.n < 3 GROUP BY a.k WINDOW 5 SECONDS",
+        "best: a.k, MAX(b.id) AS v | AND a.n < 4 GROUP BY a.k WINDOW 5 SECONDS",
+    )
+    case, way = Case(CATALOG, CASE.arrivals, queries), way_of("path", shards, restoring=False)
+    host = cases.host_for(case, way)
+    for number, chunks in enumerate(cases.micro_batches(case, way)):
+        if number == 5:
+            manifests, combined = host._manifests
+            host._manifests = [as_kept_before(one, host.plan) for one in manifests], combined
+            host.change(CATALOG, queries)
+        cases.arrive(host, chunks)
+    host.end()
+    for query in queries:
+        times = evaluation_times(query, CATALOG, case.arrivals, host.evaluated[query.name][-1], cases.SECOND_US)
+        assert outcomes.got(host, query) == outcomes.shown(grouped_answer(query, CATALOG, case.arrivals, times))
 
 
 @pytest.mark.parametrize("shards", [1, 2])

@@ -254,6 +254,24 @@ def test_the_operators_that_run_in_packing_are_measured() -> None:
         assert 8 <= one.output_bytes < one.input_bytes
 
 
+def test_a_selection_that_joins_have_in_common_is_made_and_measured_once() -> None:
+    """A join cannot use rows without its key, but that is its own affair."""
+    asked = ("s.x > 0 AND s.n < 9", "s.n < 9 AND s.x > 0")
+    keys = ("k", "n")
+    two = plan(
+        *(
+            f"SELECT s.id, s.k FROM a s, b t WHERE s.{key} = t.{key} AND {some} WINDOW 5 SECONDS"
+            for key, some in zip(keys, asked, strict=True)
+        )
+    )
+    packer = Packer(two, CATALOG.get(A), 1, clock=itertools.count().__next__)
+    rows = [cases.row(number, number, k=None if number == 3 else 1, n=1, x=number - 1.5) for number in range(4)]
+    packed = list(packer.pack(cases.batch_of(rows), 0))
+    (meter,) = packer.leaves().by_name.values()
+    assert (meter.tuples_in, meter.tuples_out) == (4, 2)
+    assert [ids(one) for one in of(Kind.ROWS, packed)] == [[2], [2, 3]]
+
+
 def test_without_a_clock_nothing_is_measured() -> None:
     packer = Packer(JOIN, CATALOG.get(A), 1)
     list(packer.pack(cases.batch_of([cases.row(1, 0)]), 0))

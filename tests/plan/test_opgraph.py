@@ -80,16 +80,29 @@ def test_graphs_are_put_together_by_what_their_operators_do() -> None:
     assert set(both.queries) == {"q", "r", "s"}
 
 
-def test_a_class_with_aggregates_has_an_operator_more() -> None:
-    query = read_script("CREATE QUERY q AS SELECT a.x FROM t a, h b WHERE a.k = b.k WINDOW 1 s", CATALOG).queries
-    plan = share(CATALOG, query)
+def grouped_graph_of(select: str) -> OperatorGraph:
+    """A graph of one query, of whose results aggregates are made."""
+    plan = share(CATALOG, read_script(f"CREATE QUERY q AS {select}", CATALOG).queries)
     total = Aggregate(Fold.SUM, ColumnRef(0, "x", DOUBLE))
     grouping = Grouping((ColumnRef(1, "k", BIGINT),), (total, Aggregate(Fold.DISTINCT, ColumnRef(1, "x", DOUBLE))))
-    graph = operator_graph(plan, lambda _: grouping)
+    return operator_graph(plan, lambda _: grouping)
+
+
+def test_a_class_with_aggregates_has_an_operator_more() -> None:
+    graph = grouped_graph_of("SELECT a.x FROM t a, h b WHERE a.k = b.k AND a.x > b.x WINDOW 1 s")
     *_, below, aggregate = graph.operators
     assert (aggregate.kind, aggregate.inputs) == (OperatorKind.AGGREGATE, (below.name,))
     assert aggregate.text == "SUM(t.x), COUNT(DISTINCT h.x) by h.k"
     assert (below.delivers, aggregate.delivers) == ((), ("q",))
+
+
+@pytest.mark.parametrize("condition", ["", "AND a.x > 3 "])
+def test_an_aggregate_reads_its_join_where_nothing_is_left_to_be_asked(condition: str) -> None:
+    """Section 4.1 of paper 003: short paths."""
+    graph = grouped_graph_of(f"SELECT a.x FROM t a, h b WHERE a.k = b.k {condition}WINDOW 1 s")
+    *_, join, aggregate = graph.operators
+    assert (join.kind, aggregate.kind) == (OperatorKind.JOIN, OperatorKind.AGGREGATE)
+    assert aggregate.inputs == (join.name,)
 
 
 def test_a_graph_that_cannot_be_is_refused() -> None:

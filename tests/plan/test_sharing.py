@@ -183,6 +183,37 @@ def test_filters_that_all_queries_have_run_before_the_join() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        (("a.x > 90", "a.x > 95"), "(x > 90.0e0)"),
+        (("a.x > 90", "a.x >= 90"), "(x >= 90.0e0)"),
+        (("95 < a.x", "a.x > 90 AND a.x < 99", "a.x = 97"), "(x > 90.0e0)"),
+        (("a.n BETWEEN 2 AND 5", "a.n = 7", "a.n > 3 AND a.n <= 4"), "(n >= 2) AND (n <= 7)"),
+        (("a.x > 90 AND a.n = 1", "a.x > 95 AND a.n = 1"), "(n = 1) AND (x > 90.0e0)"),
+        (("a.x > 90", "a.x < 95"), "nothing filtered"),
+        (("a.x > 90", "b.x > 90"), "nothing filtered"),
+        (("a.x > 90", "a.x + 1 > 95"), "nothing filtered"),
+        (("a.x > 90 OR a.n = 1", "a.x > 95"), "nothing filtered"),
+        (("a.s > 'a'", "a.s > 'b'"), "nothing filtered"),
+    ],
+)
+def test_bounds_that_all_queries_imply_run_below_the_join_and_each_asks_its_own_after_it(
+    conditions: tuple[str, ...], expected: str
+) -> None:
+    group = only_group(*(joined(f"a.k = b.k AND ({one})") for one in conditions))
+    assert conditions_text(group.inputs[0].selection) == expected
+    alone = [only_group(joined(f"a.k = b.k AND ({one})")).classes[0] for one in conditions]
+    assert [set(cls.conditions_on(0)) for cls in group.classes] == [set(cls.conditions_on(0)) for cls in alone]
+
+
+def test_both_sides_of_a_stream_joined_with_itself_must_imply_a_bound() -> None:
+    one_sided = joined("a.k = b.k AND a.x > 90", streams="t a, t b")
+    both = [joined(f"a.k = b.k AND a.x > {one} AND b.x > {one + 1}", streams="t a, t b") for one in (90, 95)]
+    assert conditions_text(only_group(one_sided, both[0]).inputs[0].selection) == "nothing filtered"
+    assert conditions_text(only_group(*both).inputs[0].selection) == "(x > 90.0e0)"
+
+
 def test_columns_that_only_pushed_filters_read_are_not_carried() -> None:
     assert only_group(joined("a.k = b.k AND a.x > 3")).inputs[0].schema.names == ("ts",)
     both = only_group(joined("a.k = b.k AND a.x > 3"), joined("a.k = b.k"))

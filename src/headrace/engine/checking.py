@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from headrace.engine.slices import Check, Comparison, Hull, Range
 from headrace.engine.window import Collected
+from headrace.plan.bounds import implies
 from headrace.plan.expressions import Expression, columns_of, expression_text
 from headrace.plan.sharing import OutputClass
 
@@ -105,4 +106,6 @@ def serves(cls: OutputClass, side: int, collected: Collected) -> bool:
     checks = (*cls.unchecked(side, collected.pushed), *cls.residual)
     read = [ref for one in (*checks, *cls.read) for ref in columns_of(one)]
     columns = frozenset(ref.name for ref in read if ref.source == side)
-    return collected.serves(columns, frozenset(expression_text(one) for one in cls.conditions_on(side)))
+    conditions = cls.conditions_on(side)
+    has_all = collected.serves(columns, frozenset(map(expression_text, conditions)))
+    return has_all and implies(conditions, collected.bounds)

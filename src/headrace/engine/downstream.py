@@ -1,12 +1,14 @@
 """The operators after a group's join, with their queues: select-project for each class, an aggregate where it folds.
 
       join --an item a turn--> [ | | ] select-project --> results, or --> [ | ] aggregate
+           --an item a turn--> [ | | ] aggregate                  where nothing is left to be asked before
 
 Owns :class:`Downstream`. An item is what one turn of the join made for one class: perhaps nothing on this shard, but an
 item all the same where another may have found something, so that all shards take the same turns; its weight is what
 a shard may have found on the average.
-A condition moves before the join, or back behind it, when other queries come or go: what waits then has passed it, and
-lacks what it reads, or has not. So rows are asked for all conditions of their class that they have the columns for.
+A scan's condition moves before the shuffle, or back, when other queries come or go, and earlier versions left a join's
+filters over one side to the operators, too: what waits has passed them, and may lack what they read, or has not. So
+rows are asked for all conditions of their class that they have the columns for.
 Invariants: a queue is first in, first out, so that every query's results stay in order; an aggregate counts a time as
 known only when nothing of it waits here. Cost: that of filtering and projecting what is taken; what is left in a queue
 at the end of a step is stored once.
@@ -137,7 +139,7 @@ class Downstream:
         self.stages: dict[OperatorName, Stage] = {}
         self._first: dict[int, OperatorName] = {}
         self._together: dict[OperatorName, list[int]] = {}
-        """Of operators that are not here, as their results are finished where they are found: whose they would be."""
+        """Of operators that are not here, as their classes can do without: whose they would be."""
         self._left_kept: dict[str, Any] = {}
         self._left: list[tuple[int, bool, TurnItem]] = []
         """What waited before those: of which class, and whether it is to be folded only."""
@@ -147,21 +149,30 @@ class Downstream:
         for number, cls in enumerate(raw):
             self._class_of |= {member.query: number for member in cls.members}
             self._since |= {member.query: since[member.identity] for member in cls.members}
-            if cls.deferred is None:
-                for name in names[number]:
-                    self._together.setdefault(name, []).append(number)
-                continue
-            self._apart.add(number)
-            first, *last = names[number]
-            if first not in self.stages:
-                self._first[number] = first
-                self.stages[first] = Stage(number)
-            self.stages[first].then += last
-            self.stages |= {name: Stage(number, folds=True) for name in last}
+            if cls.deferred is not None:
+                self._apart.add(number)
+            for name in self._set_up(number, cls, names[number]):
+                self._together.setdefault(name, []).append(number)
         self._conditions = [_conditions_of(cls) for cls in classes]
         self._dropped: list[str] = []
         self._passed_over: set[OperatorName] = set()
         """Aggregates that are given nothing of what is worked off now."""
+
+    def _set_up(self, number: int, cls: OutputClass, names: Sequence[OperatorName]) -> Sequence[OperatorName]:
+        """Sets up a class's operators; gives those that it would have and has not, as it can do without."""
+        if cls.deferred is None:
+            return names
+        first, *last = names
+        if last and not cls.deferred:
+            self._first[number] = last[0]
+            self.stages[last[0]] = Stage(number, folds=True)
+            return (first,)
+        if first not in self.stages:
+            self._first[number] = first
+            self.stages[first] = Stage(number)
+        self.stages[first].then += last
+        self.stages |= {name: Stage(number, folds=True) for name in last}
+        return ()
 
     # --- queues
 
@@ -214,7 +225,7 @@ class Downstream:
         stage = self.stages[name]
         item = stage.take()
         self._dropped += [rows.name for rows in item.rows if rows.name is not None]
-        done = WorkDone(item.weight, sum(one.batch.num_rows for one in item.rows))
+        done = WorkDone(item.weight, _count(item.rows))
         done.bytes_in = sum(one.batch.nbytes for one in item.rows)
         if stage.folds:
             for one in item.rows:
@@ -227,8 +238,10 @@ class Downstream:
             yield from self._given(stage, item, made, selectivity)
         yield done
 
-    def fold_waiting(self, asked: Collection[int], new: Collection[int]) -> None:
+    def fold_waiting(self, asked: Collection[int], new: Collection[int]) -> Iterator[Effect]:
         """Has all that waits for these classes' aggregates folded; new ones get nothing of it."""
+        self._left = [one for one in self._left if one[0] not in new]
+        yield from self.finish()
         mine = {name: stage for name, stage in self.stages.items() if stage.folds and stage.number in asked}
         self._passed_over = {name for name, stage in mine.items() if stage.number in new}
         readers = [name for name, stage in self.stages.items() if mine.keys() & stage.then]
@@ -340,12 +353,7 @@ class Downstream:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            name: [
-                [item.weight, item.came, item.known_us, [_rows_to_json(one) for one in item.rows], item.epoch]
-                for item in stage.items
-            ]
-            for name, stage in self.stages.items()
-            if stage.items
+            name: [_item_to_json(item) for item in stage.items] for name, stage in self.stages.items() if stage.items
         } | self._left_kept
 
     def from_json(self, kept: Mapping[str, Any], source: SegmentSource) -> list[str]:
@@ -391,9 +399,19 @@ def _is_raw(emission: EmitRows) -> bool:
     return ARRIVED in emission.batch.schema.names
 
 
+def _count(rows: Sequence[RawRows]) -> int:
+    return sum(one.batch.num_rows for one in rows)
+
+
+def _item_to_json(item: TurnItem) -> list[Any]:
+    rows = [_rows_to_json(one) for one in item.rows]
+    return [item.weight, item.came, item.known_us, rows, item.epoch]
+
+
 def _item_from_json(kept: Sequence[Any], source: SegmentSource) -> TurnItem:
     weight, came, known_us, rows, epoch = kept
-    return TurnItem(weight, came, known_us, epoch, [_rows_from_json(one, source) for one in rows])
+    made = [_rows_from_json(one, source) for one in rows]
+    return TurnItem(weight, came, known_us, epoch, made)
 
 
 def _rows_to_json(rows: RawRows) -> list[Any]:

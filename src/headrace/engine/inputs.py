@@ -10,6 +10,7 @@ from headrace.engine.segments import KEY, Layout
 from headrace.engine.waiting import Counted, Released, WaitingRows
 from headrace.engine.window import Collected, Serial, WindowStore
 from headrace.model import TypeKind
+from headrace.plan.bounds import told_bounds
 from headrace.plan.expressions import ColumnRef, Expression, expression_text
 from headrace.plan.joingraph import KeyForm
 from headrace.plan.sharing import Group, Input
@@ -62,7 +63,8 @@ class InputState:
     @staticmethod
     def empty(group: Group, index: int, position: int, serial: Serial, fanout: int) -> InputState:
         input = group.inputs[index]
-        collected = Collected(input.schema.names, tuple(expression_text(one) for one in input.pushed))
+        pushed = tuple(expression_text(one) for one in input.pushed)
+        collected = Collected(input.schema.names, pushed, () if group.is_tree else told_bounds(input.selection))
         layout = layout_of(input, group.key_form)
         return InputState(
             input, position, collected, WaitingRows(input.time, serial), WindowStore(layout, fanout, serial)

@@ -153,7 +153,7 @@ class GroupOperator:
         joined_us = LOWEST if self.progress is None else self.progress.known_us
         known_us = min([joined_us, *(block.known_us for block in self.pending)])
         new = {number for number, one in asked.items() if one.found_us is None}
-        self.downstream.fold_waiting(asked, new)
+        yield from self.downstream.fold_waiting(asked, new)
         for number in sorted(asked.keys() - new):
             yield from self.folds.operators[number].before_past()
         held = held_matches(self.group, self.inputs, self.pending, self._options, reach, self._source)

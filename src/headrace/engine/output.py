@@ -229,20 +229,21 @@ class GroupOutputs:
 
 
 def _folded_classes(classes: Sequence[OutputClass]) -> Iterator[_Class]:
-    """Those that are folded. Where operators go on with what several of them read, one is given it for all of them: as
-    far as the largest of their windows reaches. (What is beyond a window counts for nothing there.)"""
+    """Those that are folded. Where an operator asks further what several of them read, one is given it for all of them:
+    as far as the largest of their windows reaches. (What is beyond a window counts for nothing there.)"""
     windows: dict[Hashable, list[Sizes]] = {}
     for cls in classes:
         windows.setdefault(_read_together(cls), []).extend(cls.windows)
     for number, cls in enumerate(classes):
         if cls.delivery is Delivery.FOLDED:
             reach = reach_of(windows[_read_together(cls)])
-            yield replace(_Class.of(number, cls), reach=reach if cls.deferred is not None else reach_of(cls.windows))
+            yield replace(_Class.of(number, cls), reach=reach if cls.deferred else reach_of(cls.windows))
 
 
 def _read_together(cls: OutputClass) -> Hashable:
     """What classes have in common that one select-project may serve."""
-    return cls.delivery, cls.outputs, frozenset(cls.deferred or ()), cls.folding and cls.folding.offsets
+    asked = (frozenset(cls.filters), frozenset(cls.deferred or ()))
+    return cls.delivery, cls.outputs, *asked, cls.folding and cls.folding.offsets
 
 
 REMEMBERED = 16

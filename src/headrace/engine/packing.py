@@ -7,7 +7,8 @@
 Owns: :class:`Packer` and the envelope, the only thing that crosses the shuffle. A chunk is a stretch of rows with one
 place in the stream's arrival order (a file), whichever of the stream's sources they are from (``parting``).
 Invariants: a row reaches one shard of each input that takes it; of a join, as many as its grid says (``cells``); one of
-them reports it should it be late. Cost: a few vector passes over the rows; payloads are Arrow IPC, copied once.
+them reports it should it be late. What several inputs filter and read alike is selected once for all of them
+(``selecting``). Cost: a few vector passes over the rows; payloads are Arrow IPC, copied once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.engine.cells import Cells, by_shard
-from headrace.engine.evaluate import evaluate, filter_mask
 from headrace.engine.events import UNORDERED, Arrival, BlockArrived, Event, ProgressMade, StreamsEnded
 from headrace.engine.frequent import frequent_keys
 from headrace.engine.inputs import layout_of
@@ -44,10 +44,10 @@ from headrace.engine.segments import (
     times_of,
     unpack_batch,
 )
+from headrace.engine.selecting import Reader, Selected, columns_of_keys, first_alike
 from headrace.engine.waiting import SEAT
 from headrace.errors import InvariantError
 from headrace.model import PARTITION, Stream, StreamId
-from headrace.plan.expressions import ColumnRef, Expression
 from headrace.plan.graph_building import leaf_operator
 from headrace.plan.hypercube import Grid, grid_of
 from headrace.plan.sharing import Group, Input, SharedPlan
@@ -146,8 +146,8 @@ class Packer:
     ) -> None:
         self._clock = clock
         self._known = known or KnownSources({}, None)
-        self._did: dict[tuple[int, int], OperatorMeter] = {}
-        """By reader, what its selection and projection did."""
+        self._did: dict[Reader, OperatorMeter] = {}
+        """What selections and projections did, by the first reader of each."""
         self.heavy_seen: dict[tuple[str, int, int], SeenKeys] = {}
         self._task = task
         self._grids = grids or {}
@@ -164,6 +164,7 @@ class Packer:
             for input_index, reader in enumerate(group.inputs)
             if reader.stream == stream.name
         ]
+        self._alike = first_alike(plan, self._readers)
 
     def pack(self, rows: pa.RecordBatch, arrived_us: int) -> Iterator[Envelope]:
         """Envelopes for rows in arrival order."""
@@ -224,10 +225,14 @@ class Packer:
         taken = np.zeros(chunk.num_rows, dtype=bool)
         times = times_of(chunk, self._stream.time).tobytes() if self._is_counted else b""
         parts = int64s_of(chunk, PART).tobytes() if self._is_counted and PART in chunk.schema.names else b""
+        selected: dict[Reader, Selected] = {}
         for group_index, input_index in self._readers:
             counts = self._plan.groups[group_index].counts_rows[input_index]
             whole: dict[str, Any] = {"times": times, "parts": parts} if counts else {}
-            for shard, batch in self._split(group_index, input_index, chunk, taken):
+            first = self._alike[group_index, input_index]
+            if first not in selected:
+                selected[first] = self._select(first, chunk)
+            for shard, batch in self._split(group_index, input_index, selected[first], taken):
                 yield Envelope(
                     shard, Kind.ROWS, self._stream.name, group_index, input_index, rows=batch.num_rows,
                     payload=pack_batch(batch), **whole, **place,
@@ -243,21 +248,30 @@ class Packer:
         self._numbered += chunk.num_rows
         return chunk.append_column(NUMBER, pa.array(numbers))
 
+    def _select(self, reader: Reader, chunk: pa.RecordBatch) -> Selected:
+        """What a leaf operator gives: once for all readers that have it in common."""
+        began_s = self._now_s()
+        input = self._input(reader)
+        selected = Selected.of(input, chunk)
+        self._note(reader, chunk, selected.rows.select(list(input.schema.names)), began_s)
+        return selected
+
+    def _input(self, reader: Reader) -> Input:
+        group, side = reader
+        return self._plan.groups[group].inputs[side]
+
     def _split(
-        self, group_index: int, input_index: int, chunk: pa.RecordBatch, taken: np.ndarray
+        self, group_index: int, input_index: int, selected: Selected, taken: np.ndarray
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The input's rows and columns, by shard; ``taken`` says which rows an input before it has. Where the group
         counts rows, every shard gets its part, if only an empty one."""
         group = self._plan.groups[group_index]
         reader, counts = group.inputs[input_index], group.counts_rows[input_index]
-        whole, began_s = chunk, self._now_s()
+        kept, chunk = selected.with_keys(reader)
         if counts:
-            chunk = chunk.append_column(SEAT, pa.array(np.arange(chunk.num_rows)))
-        kept = _kept(reader, chunk)
-        chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
+            chunk = chunk.append_column(SEAT, pa.array(np.flatnonzero(kept)))
         marks = {NUMBER: group.numbers_tuples, SEAT: counts, PART: PART in chunk.schema.names}
         carried = chunk.select([*reader.schema.names, *(name for name, is_told in marks.items() if is_told)])
-        self._note((group_index, input_index), whole, carried, began_s)
         if chunk.num_rows == 0 and not counts:
             return
         if len(self._readers) > 1:
@@ -282,7 +296,7 @@ class Packer:
     def _now_s(self) -> float:
         return 0.0 if self._clock is None else self._clock()
 
-    def _note(self, reader: tuple[int, int], taken: pa.RecordBatch, given: pa.RecordBatch, began_s: float) -> None:
+    def _note(self, reader: Reader, taken: pa.RecordBatch, given: pa.RecordBatch, began_s: float) -> None:
         if self._clock is not None:
             spent_s = self._clock() - began_s
             report = WorkReport(taken.num_rows, given.num_rows, taken.nbytes, given.nbytes, spent_s)
@@ -291,8 +305,8 @@ class Packer:
     def leaves(self) -> Meters:
         """What the operators did that run here, before the shards'; a reader that takes rows as they are has none."""
         found = Meters()
-        for (group, side), meter in self._did.items():
-            leaf = leaf_operator(self._plan.catalog, self._plan.groups[group].inputs[side])
+        for reader, meter in self._did.items():
+            leaf = leaf_operator(self._plan.catalog, self._input(reader))
             if leaf is not None:
                 found.take(Meters({leaf.name: meter}))
         return found
@@ -336,30 +350,11 @@ def _chunks(rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int, int]]:
         yield rows.slice(begin, end - begin), int(orders[begin]) >> ORDER_SHIFT, mark
 
 
-def _reader(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:
-    return lambda ref: batch.column(ref.name)
-
-
-def _kept(reader: Input, chunk: pa.RecordBatch) -> np.ndarray:
-    """Which rows pass the pushed filters and have a whole key."""
-    mask = filter_mask(reader.pushed, _reader(chunk), chunk.num_rows)
-    kept = np.ones(chunk.num_rows, dtype=bool) if mask is None else mask.to_numpy(zero_copy_only=False).copy()
-    for column in _columns([*reader.keys, *(key for index in reader.indexes for key in index.keys)], chunk):
-        if column.null_count:
-            kept &= column.is_valid().to_numpy(zero_copy_only=False)
-    return kept
-
-
-def _columns(keys: Sequence[Expression], chunk: pa.RecordBatch) -> list[pa.Array]:
-    columns = [evaluate(key, _reader(chunk), chunk.num_rows) for key in keys]
-    return [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in columns]
-
-
 def _key_numbers(group: Group, reader: Input, chunk: pa.RecordBatch) -> list[Int64s]:
     """The numbers of each key that rows are searched by."""
     if group.graph is None:
-        return [encode_keys(_columns(reader.keys, chunk), group.key_form)]
-    return [encode_keys(_columns(index.keys, chunk), index.form) for index in reader.indexes]
+        return [encode_keys(columns_of_keys(reader.keys, chunk), group.key_form)]
+    return [encode_keys(columns_of_keys(index.keys, chunk), index.form) for index in reader.indexes]
 
 
 def _with_numbers(batch: pa.RecordBatch, numbers: Sequence[Int64s], layout: Layout) -> pa.RecordBatch:

@@ -204,9 +204,11 @@ def _round_from_store(
 # --- collections
 
 
-def _collected_to_json(collected: Collected) -> list[list[str]]:
-    return [list(collected.columns), list(collected.pushed)]
+def _collected_to_json(collected: Collected) -> list[list[Any]]:
+    return [list(collected.columns), list(collected.pushed), [list(one) for one in collected.bounds]]
 
 
-def _collected_from_json(kept: list[list[str]]) -> Collected:
-    return Collected(tuple(kept[0]), tuple(kept[1]))
+def _collected_from_json(kept: list[list[Any]]) -> Collected:
+    """A collection; earlier versions kept no bounds."""
+    columns, pushed, *bounds = kept
+    return Collected(tuple(columns), tuple(pushed), tuple(tuple(one) for some in bounds for one in some))

@@ -33,6 +33,7 @@ from headrace.engine.segments import (
     unpack_batch,
     view_segment,
 )
+from headrace.plan.bounds import ToldBound
 
 MOST_PARTS = 64
 """Parts a run may be made of before it is stored as one."""
@@ -63,10 +64,12 @@ class Serial:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Under which plan tuples were kept: the columns they have and the filters they passed."""
+    """Under which plan tuples were kept: their columns, the filters they passed and the bounds they are within."""
 
     columns: tuple[str, ...]
     pushed: tuple[str, ...]
+    bounds: tuple[ToldBound, ...] = ()
+    """Of columns, which they are all within: filters too that are nothing else."""
 
     @property
     def asked_for(self) -> Collected:
@@ -81,8 +84,9 @@ class Collected:
         return AHEAD_MARKS[0] in self.columns
 
     def serves(self, columns: frozenset[str], conditions: frozenset[str]) -> bool:
-        """Whether these tuples have all a query reads, and lack none it would want."""
-        return columns <= set(self.columns) and set(self.pushed) <= conditions
+        """Whether these tuples have all a query reads, and lack none it would want, but for what is beyond a bound."""
+        bounds = {text for *_, text in self.bounds}
+        return columns <= set(self.columns) and set(self.pushed) - bounds <= conditions
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,7 +226,7 @@ def _input_lines(plan: SharedPlan, reader: Input, sides: Sequence[str]) -> Itera
     if (named := outside_text(stream.options)) is not None:
         yield f"    from        {named}"
     yield f"    carries     {', '.join(str(column) for column in reader.schema)}"
-    yield f"    at source   {conditions_text(reader.pushed)}"
+    yield f"    at source   {conditions_text(reader.selection)}"
 
 
 def outside_text(options: Options, query: str | None = None) -> str | None:

@@ -1,7 +1,7 @@
 """From the shared plan to the operator graph: groups, inputs and classes as operators with queues between them.
 
-      class     select-project  ->  aggregate       for each class of queries; the aggregate only where they have one
-                      |
+      class     select-project  ->  aggregate       for each class of queries; the aggregate only where they have one,
+                      |                             and then the select-project only where something is left to be asked
       group         join                            one for all windows, filters and select lists; a scan has none
                     /   \\
       inputs  select-project  ...                   what every query of the group asks for and reads (section 4.1:
@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from headrace.model import Catalog
 from headrace.plan.aggregates import Aggregate, Grouping
+from headrace.plan.deferring import deferred_filters
 from headrace.plan.explain_joins import side_names
 from headrace.plan.expressions import ColumnRef, Expression, expression_text, render
 from headrace.plan.opgraph import OperatorGraph, OperatorKind, OperatorName, OperatorNode, operator_name
@@ -62,10 +63,10 @@ def leaf_operator(catalog: Catalog, one: Input) -> OperatorNode | None:
     whole = catalog.get(one.stream).schema
     columns = [column.name for column in one.schema]
     is_cut = len(columns) < len(tuple(whole))
-    if not one.pushed and not is_cut:
+    if not one.selection and not is_cut:
         return None
-    kind = _kind(is_filtered=bool(one.pushed), is_cut=is_cut)
-    conditions = [expression_text(condition) for condition in one.pushed]
+    kind = _kind(is_filtered=bool(one.selection), is_cut=is_cut)
+    conditions = [expression_text(condition) for condition in one.selection]
     identity = [one.stream, *sorted(conditions), "->", *columns]
     text = _text(one.stream, conditions, columns if is_cut else ["*"])
     return OperatorNode(operator_name(kind, identity), kind, text, (one.stream,))
@@ -80,8 +81,22 @@ def join_operator(group: Group, inputs: Sequence[str]) -> OperatorNode:
 def class_operators(
     group: Group, cls: OutputClass, inputs: Sequence[str], grouping: Grouping | None = None
 ) -> Iterator[OperatorNode]:
-    """What is made of a group's results for one class. Named by all its conditions, so that it stays the same when
-    another query comes or goes and a condition moves below the join or back."""
+    """What is made of a group's results for one class. An aggregate that nothing is left to be asked before reads them
+    as they are (section 4.1: a short path). It does so whatever other queries there are: with a select-project between,
+    only for those that have it in common, it would come and go with them, and each would have a queue all the same."""
+    first = select_project(group, cls, inputs, grouping)
+    if grouping is None or deferred_filters(group, cls):
+        yield first
+        inputs = (first.name,)
+    if grouping is not None:
+        yield aggregate_operator(first.name, cls, grouping, inputs, side_names(group) if group.is_join else ())
+
+
+def select_project(
+    group: Group, cls: OutputClass, inputs: Sequence[str], grouping: Grouping | None = None
+) -> OperatorNode:
+    """The filters and the select list of a class. Named by all its conditions, those that others ask for it too, so
+    that it stays the same when another query comes or goes and a condition moves below the join or back."""
     names = side_names(group)
     sides = names if group.is_join else ()
     queries = tuple(member.query for member in cls.members)
@@ -92,16 +107,16 @@ def class_operators(
     if cls.is_early:
         identity.append("early")
     kind = OperatorKind.SELECT_PROJECT
-    filters = [expression_text(one, sides) for one in cls.filters]
+    filters = [expression_text(one, sides) for one in deferred_filters(group, cls)]
     text = _text("", filters, outputs)
-    name = operator_name(kind, identity)
-    yield OperatorNode(name, kind, text, tuple(inputs), () if grouping else queries)
-    if grouping is not None:
-        yield aggregate_operator(name, cls, grouping, sides)
+    return OperatorNode(operator_name(kind, identity), kind, text, tuple(inputs), () if grouping else queries)
 
 
-def aggregate_operator(below: OperatorName, cls: OutputClass, grouping: Grouping, sides: Sequence[str]) -> OperatorNode:
-    """The aggregates of a class: one for all its windows, band by band."""
+def aggregate_operator(
+    below: OperatorName, cls: OutputClass, grouping: Grouping, inputs: Sequence[str], sides: Sequence[str]
+) -> OperatorNode:
+    """The aggregates of a class: one for all its windows, band by band. Named by the select-project ``below``, which
+    says what it is given, there or not."""
     kind = OperatorKind.AGGREGATE
     keys = [expression_text(key, sides) for key in grouping.keys]
     folds = [aggregate_text(one, sides) for one in grouping.aggregates]
@@ -112,7 +127,7 @@ def aggregate_operator(below: OperatorName, cls: OutputClass, grouping: Grouping
     if having:
         text += f" having {having[0]}"
     queries = tuple(member.query for member in cls.members)
-    return OperatorNode(operator_name(kind, identity), kind, text, (below,), queries)
+    return OperatorNode(operator_name(kind, identity), kind, text, tuple(inputs), queries)
 
 
 def aggregate_text(aggregate: Aggregate, sides: Sequence[str] = ()) -> str:

@@ -87,7 +87,7 @@ def _group(group: Group) -> PicturedGroup:
         PicturedInput(
             reader.stream,
             tuple(names[side] for side, used in enumerate(group.sides) if used == index),
-            conditions_text(reader.pushed) if reader.pushed else "",
+            conditions_text(reader.selection) if reader.selection else "",
         )
         for index, reader in enumerate(group.inputs)
     ]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from headrace.model import QueryId
 from headrace.plan.aggregates import Grouping
 from headrace.plan.deferring import deferred_group
-from headrace.plan.graph_building import class_operators, join_operator, leaf_operator
+from headrace.plan.graph_building import class_operators, join_operator, leaf_operator, select_project
 from headrace.plan.opgraph import OperatorGraph, OperatorName, OperatorNode
 from headrace.plan.sharing import Group, OutputClass, SharedPlan
 
@@ -29,8 +29,14 @@ def join_name(group: Group) -> OperatorName:
 
 
 def class_paths(group: Group) -> list[tuple[OperatorName, ...]]:
-    """For each class, its operators after the join."""
-    return [tuple(one.name for one in class_operators(group, cls, ["join"], grouping_of(cls))) for cls in group.classes]
+    """For each class, its operators after the join; before an aggregate also the select-project that it may do without
+    now: under an earlier plan, or for an earlier version, something may have waited there."""
+    return [_class_path(group, cls, grouping_of(cls)) for cls in group.classes]
+
+
+def _class_path(group: Group, cls: OutputClass, grouping: Grouping | None) -> tuple[OperatorName, ...]:
+    first = select_project(group, cls, ["join"], grouping)
+    return tuple(dict.fromkeys(one.name for one in (first, *class_operators(group, cls, ["join"], grouping))))
 
 
 def shard_graph(groups: Mapping[Group, Group]) -> OperatorGraph:

@@ -10,7 +10,8 @@ A window has a size for each side, which may differ; ages are microseconds or tu
 than two streams, or two without an equality between them, are joined by their graph of predicates (``joingraph``); all
 of its conditions belong to the signature then.
 
-Filters that every member has run below the join (``Input.pushed``); the others after it, once for all members that
+Filters that every member has run below the join (``Input.pushed``), and so do bounds of a column that every member's
+filters imply (``Input.bounds``); the others after it, once for all members that
 have the same filters and select list (``OutputClass``). Planning is quadratic in a group's members at worst.
 
 Invariants: in a group's expressions, sources are the group's own sides, not a query's FROM order; the sides are
@@ -28,6 +29,7 @@ from typing import Any, TypeAlias
 from headrace.errors import PlanError
 from headrace.model import BOOLEAN, Catalog, Column, Options, QueryId, Schema, StreamId
 from headrace.plan.aggregates import Aggregate
+from headrace.plan.bounds import Bound, common_bounds, implies, told_bounds
 from headrace.plan.canonical import Canonical, Sizes, canonical, grouping_texts, identity_of, side_numbers
 from headrace.plan.expressions import Call, Expression, columns_of, expression_text, sources_of
 from headrace.plan.folding import Final, Folding, folding_identity
@@ -60,6 +62,13 @@ class Input:
     pushed: tuple[Expression, ...]
     schema: Schema
     indexes: tuple[Index, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    """Of columns, which all that is wanted of the stream is within: what filters left to do after the join imply."""
+
+    @property
+    def selection(self) -> tuple[Expression, ...]:
+        """All that its rows are asked before they are sent anywhere."""
+        return (*self.pushed, *(one.expression for one in self.bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +245,9 @@ def _group(catalog: Catalog, members: list[Canonical]) -> Group:
         pushed = [tuple(one for one in pushed[0] if one in pushed[1])] * 2
     classes = _classes(members, joined, pushed)
     inputs = tuple(
-        _input(catalog, first, side, sides, pushed[side], verified, classes)
+        _input(
+            catalog, first, side, sides, pushed[side], verified, classes, _bounds(members, side, sides, pushed[side])
+        )
         for side in sorted({sides.index(i) for i in sides})
     )
     return Group(
@@ -266,6 +277,20 @@ def _common(members: list[Canonical], side: int) -> tuple[Expression, ...]:
     kept = [alone(one) for one in members[0].conditions if sources_of(one) == {side}]
     others = [{alone(one) for one in member.conditions if sources_of(one) == {side}} for member in members[1:]]
     return tuple(one for one in kept if all(one in other for other in others))
+
+
+def _bounds(
+    members: list[Canonical], side: int, sides: tuple[int, ...], pushed: tuple[Expression, ...]
+) -> tuple[Bound, ...]:
+    """What every member's conditions imply on every side that reads this side's input. (A tree's half-way joins keep
+    with joined tuples what these passed, as text alone.)"""
+    if members[0].tree is not None or members[0].freshness is not None:
+        return ()
+    alike = [other for other, index in enumerate(sides) if index == sides[side]]
+    readers = [
+        [alone(one) for one in member.conditions if sources_of(one) == {other}] for member in members for other in alike
+    ]
+    return tuple(one for one in common_bounds(readers) if not implies(pushed, told_bounds([one.expression])))
 
 
 def _classes(
@@ -363,6 +388,7 @@ def _input(
     pushed: tuple[Expression, ...],
     verified: tuple[Expression, ...],
     classes: tuple[OutputClass, ...],
+    bounds: tuple[Bound, ...],
 ) -> Input:
     """The input behind ``side``: it carries what any class reads from any side that shares it."""
     stream = catalog.get(first.streams[side])
@@ -372,4 +398,4 @@ def _input(
     needed = {ref.name for one in read for ref in columns_of(one) if ref.source in reading} | {stream.time}
     schema = Schema(tuple(column for column in stream.schema if column.name in needed))
     indexes = first.graph.indexes[side] if first.graph else ()
-    return Input(stream.name, stream.time, first.keys[side] if first.keys else (), pushed, schema, indexes)
+    return Input(stream.name, stream.time, first.keys[side] if first.keys else (), pushed, schema, indexes, bounds)
