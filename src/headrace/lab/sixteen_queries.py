@@ -64,14 +64,14 @@ def _slow_end(one: str, other: str, key: str, column: str, window_ms: int) -> st
 
 QUERIES = {
     # one stream
-    "q01": "SELECT k, v * 1.8 + 32 AS f FROM a WHERE v < 5",
+    "q01": "SELECT k, v * 1.8 + 32 AS f FROM a WHERE v < 30",
     # two, with a slow end
     "q02": _slow_end("b", "e", "m", "w", 4),
     # five on one key, and a predicate over two of them: narrow, and wide
     "q03": f"SELECT a.k, a.v + b.v AS s FROM a, b, c, d, e WHERE {_ONE_KEY.format('k')} AND "
-    f"{_below('w', a=50, b=50, c=50, d=55, e=45)} AND a.v < b.v WINDOW 28 ms",
+    f"{_below('w', a=50, b=50, c=50, d=55, e=45)} AND a.v < b.v WINDOW 22 ms",
     "q04": f"SELECT c.*, d.v AS dv, d.w AS dw, d.x AS dx, d.y AS dy, d.z AS dz FROM a, b, c, d, e WHERE "
-    f"{_ONE_KEY.format('n')} AND {_below('w', a=90, b=90, c=90, d=90, e=90)} AND c.v * d.v > 2500 WINDOW 14 ms",
+    f"{_ONE_KEY.format('n')} AND {_below('w', a=90, b=90, c=90, d=90, e=90)} AND c.v * d.v > 2500 WINDOW 12 ms",
     # five on several keys: narrow, and wide
     "q05": f"SELECT a.m, COUNT(*) AS c FROM a, b, c, d, e WHERE a.m = b.m AND b.m = d.m AND d.m = e.m AND c.p = d.p "
     f"AND {_below('v', a=50, b=55, c=60, d=45, e=40)} GROUP BY a.m WINDOW 22 ms",
