@@ -379,7 +379,7 @@ def test_what_waits_is_added_up_once_a_step_and_not_with_each_turn(monkeypatch: 
     shard = shard_of(plan)
     for number in range(1, 31):
         list(shard.step(events(plan, number, rows=5), ProbeBudget(1), Pace()))
-    monkeypatch.setattr("headrace.engine.operators.turn_cost", counted)
+    monkeypatch.setattr("headrace.engine.block_queue.turn_cost", counted)
     list(shard.step(events(plan, 31, rows=5), ProbeBudget(100), Pace()))
     turns = sum(shard.dispatcher.turns.values())
     assert turns >= 10

@@ -16,7 +16,6 @@ at the end of a step is stored once.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,10 +28,11 @@ from headrace.engine.arrival_times import counted_times
 from headrace.engine.arrow_types import arrow_schema
 from headrace.engine.blocks import ARRIVED, EARLY_MARK
 from headrace.engine.evaluate import evaluate, filter_mask
-from headrace.engine.events import DropSegment, Effect, EmitCount, EmitRows, KeepSegment
+from headrace.engine.events import DropSegment, Effect, EmitCount, EmitRows
 from headrace.engine.folded_rows import FoldedRows
 from headrace.engine.group_folds import FoundRows
-from headrace.engine.segments import content_name, int64s_of, pack_batch, unpack_batch
+from headrace.engine.segments import int64s_of
+from headrace.engine.turn_items import RawRows, Stage, TurnItem, item_from_json, item_to_json, names_queued
 from headrace.engine.window import SegmentSource, Serial
 from headrace.model import QueryId
 from headrace.plan.deferring import raw_name
@@ -44,34 +44,6 @@ from headrace.plan.sharing import Delivery, OutputClass
 ONE_FOR_ONE: Mapping[OperatorName, float] = {}
 NEWEST, SINCE = "__newest", "__since"
 """Columns of what is to be folded: a result's timestamp, and its since."""
-
-
-@dataclass(slots=True)
-class RawRows:
-    """Columns of results, and for whom: queries whose windows they are in, or how far things are once all are there."""
-
-    batch: pa.RecordBatch
-    queries: tuple[QueryId, ...] = ()
-    part: int = 0
-    complete_us: int = 0
-    name: str | None = None
-    size_bytes: int = 0
-
-
-@dataclass(slots=True)
-class TurnItem:
-    """What one turn made for one class. ``came``: the step of the tuples it is of; ``known_us``: until when all results
-    are in earlier items; ``epoch``: whose queries its rows are for, and not for those that came since."""
-
-    weight: float
-    came: int
-    known_us: int
-    epoch: int
-    rows: list[RawRows] = field(default_factory=list)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(one.size_bytes or one.batch.nbytes for one in self.rows)
 
 
 @dataclass(slots=True)
@@ -87,37 +59,6 @@ class WorkDone:
     bytes_out: int = 0
     copies_out: int = 0
     offered: dict[OperatorName, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Stage:
-    """An operator: its queue, and the class it is of; a select-project that is the same for several classes is one, of
-    the first. ``then``: the aggregates after it."""
-
-    number: int
-    items: deque[TurnItem] = field(default_factory=deque)
-    folds: bool = False
-    then: list[OperatorName] = field(default_factory=list)
-    weight: float = 0.0
-    """What its items weigh together: added up at the beginning of a step, and kept up to date by its turns."""
-    size_bytes: int = 0
-    """And in bytes, here."""
-
-    def put(self, item: TurnItem) -> None:
-        self.items.append(item)
-        self.weight += item.weight
-        self.size_bytes += item.size_bytes
-
-    def take(self) -> TurnItem:
-        item = self.items.popleft()
-        self.weight = self.weight - item.weight if self.items else 0.0
-        self.size_bytes -= item.size_bytes
-        return item
-
-    def weigh(self) -> None:
-        """Adds up anew: the same whether its queue was kept or restored."""
-        self.weight = sum(item.weight for item in self.items)
-        self.size_bytes = sum(item.size_bytes for item in self.items)
 
 
 class Downstream:
@@ -345,15 +286,11 @@ class Downstream:
         yield from (DropSegment(name) for name in self._dropped)
         self._dropped = []
         for stage in self.stages.values():
-            for one in (one for item in stage.items for one in item.rows):
-                if one.name is None:
-                    blob = pack_batch(one.batch)
-                    one.name, one.size_bytes = f"{content_name(blob)}-{serial.take()}", blob.size
-                    yield KeepSegment(one.name, blob)
+            yield from stage.keep(serial)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            name: [_item_to_json(item) for item in stage.items] for name, stage in self.stages.items() if stage.items
+            name: [item_to_json(item) for item in stage.items] for name, stage in self.stages.items() if stage.items
         } | self._left_kept
 
     def from_json(self, kept: Mapping[str, Any], source: SegmentSource) -> list[str]:
@@ -368,7 +305,7 @@ class Downstream:
                 orphans += [rows[0] for item in items for rows in item[3]]
                 continue
             for item in items:
-                stage.put(_item_from_json(item, source))
+                stage.put(item_from_json(item, source))
         return orphans
 
     def _take_left(self, name: OperatorName, items: Sequence[Any], source: SegmentSource) -> None:
@@ -376,12 +313,7 @@ class Downstream:
         self._left_kept[name] = items
         is_passed = not name.startswith(OperatorKind.SELECT_PROJECT.value)
         for number in self._together[name]:
-            self._left += [(number, is_passed, _item_from_json(item, source)) for item in items]
-
-
-def names_queued(kept: Mapping[str, Any]) -> Iterator[str]:
-    """Every stored segment that kept queues refer to."""
-    return (rows[0] for items in kept.values() for item in items for rows in item[3])
+            self._left += [(number, is_passed, item_from_json(item, source)) for item in items]
 
 
 def _columns(batch: pa.RecordBatch) -> Callable[[ColumnRef], pa.Array]:
@@ -401,26 +333,6 @@ def _is_raw(emission: EmitRows) -> bool:
 
 def _count(rows: Sequence[RawRows]) -> int:
     return sum(one.batch.num_rows for one in rows)
-
-
-def _item_to_json(item: TurnItem) -> list[Any]:
-    rows = [_rows_to_json(one) for one in item.rows]
-    return [item.weight, item.came, item.known_us, rows, item.epoch]
-
-
-def _item_from_json(kept: Sequence[Any], source: SegmentSource) -> TurnItem:
-    weight, came, known_us, rows, epoch = kept
-    made = [_rows_from_json(one, source) for one in rows]
-    return TurnItem(weight, came, known_us, epoch, made)
-
-
-def _rows_to_json(rows: RawRows) -> list[Any]:
-    return [rows.name, rows.size_bytes, list(rows.queries), rows.part, rows.complete_us]
-
-
-def _rows_from_json(kept: Sequence[Any], source: SegmentSource) -> RawRows:
-    name, size_bytes, queries, part, complete_us = kept
-    return RawRows(unpack_batch(source.stored(name)), tuple(queries), part, complete_us, name, size_bytes)
 
 
 def _to_fold(found: FoundRows) -> RawRows:

@@ -10,13 +10,13 @@ import numpy as np
 
 from headrace.engine.aggregating import names_kept
 from headrace.engine.blocks import ARRIVED, RANK, HeldResults, PendingBlock
-from headrace.engine.downstream import names_queued
 from headrace.engine.holding import names_held
 from headrace.engine.inputs import InputState, Place
 from headrace.engine.operators import GroupOperator
 from headrace.engine.segments import int64s_of, times_of, unpack_batch, view_segment
 from headrace.engine.spaces import Block, NewRows
 from headrace.engine.tree_operator import TreeOperator, names_joined
+from headrace.engine.turn_items import names_queued
 from headrace.engine.waiting import ChunkTimes, Piece
 from headrace.engine.window import Collected, Part, SegmentSource, open_run
 

@@ -19,21 +19,17 @@ from operator import gt
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.engine.allowances import Allowances
-from headrace.engine.blocks import HeldResults, PendingBlock
 from headrace.engine.budget import ProbeBudget
 from headrace.engine.events import DropSegment, Effect
 from headrace.engine.expiring import probed_by
 from headrace.engine.halfway import Now, Probe, link_of, shared_classes
-from headrace.engine.inputs import Place
 from headrace.engine.joining_up import StateForm, form_of, joined_rows
 from headrace.engine.operators import GroupOperator
 from headrace.engine.output import filtered, reach_of
 from headrace.engine.relations import (
     ALWAYS,
-    CAME,
     FRESH,
     JOINED_LAYOUT,
     JoinedRelation,
@@ -42,13 +38,12 @@ from headrace.engine.relations import (
     StreamRelation,
     side_column,
 )
-from headrace.engine.segments import PLACE, Segment, int64s_of
+from headrace.engine.segments import PLACE, int64s_of
 from headrace.engine.spaces import Block, Matches, NewRows, Space
 from headrace.engine.tree_join import HalfTally, JoinedState, TreeBlock, TreeOptions
+from headrace.engine.tree_scan import TreeScan
 from headrace.engine.window import Collected, Part, Run, SegmentSource, WindowStore, open_run
-from headrace.plan.canonical import Sizes
 from headrace.plan.queries import Measure
-from headrace.plan.sharing import Member
 from headrace.plan.spare import Spare
 from headrace.plan.trees import Sides, linear_tree
 
@@ -122,44 +117,11 @@ class TreeOperator(GroupOperator):
             yield from self.take_turn(ProbeBudget())
         self.spent_s = clock() - began_s
 
-    def _blocks_upto(self, upto: Sequence[Place], progress: Place | None, *, is_ahead: bool) -> list[list[Block]]:
-        assert not is_ahead  # a tree takes its tuples in order (``why_in_order``)
-        blocks = super()._blocks_upto(upto, progress, is_ahead=is_ahead)
-        return [[_with_arrivals(one) for one in rounds] for rounds in blocks]
-
-    def _is_whole(self, _rounds: Sequence[Block]) -> bool:
-        """States in between are for all windows, so a block is scanned at once."""
-        return True
-
-    def _straight_through(self, block: PendingBlock) -> Iterator[Effect]:
-        for one in block.rounds:
-            for matches, spaces in self._up(one):
-                self.folds.take(self._outputs, matches, spaces, one.arrived_us, block.upto_us)
-                yield from self._outputs.emissions(matches, spaces, one.arrived_us, self._options.cut)
-            if len(block.rounds) > 1:
-                self._insert_round(one)
-
-    def _found(self, block: PendingBlock, _reach: Sizes, _served: Sequence[Member]) -> Iterator[HeldResults]:
-        if block.is_scanned:
-            return
-        assert not self.group.adapts  # what is held knows no freshness; a group that adapts has nothing to hold
-        for number, one in enumerate(block.rounds):
-            first = 0
-            for matches, spaces in self._up(one):
-                self.folds.take(self._outputs, matches, spaces, one.arrived_us, block.upto_us)
-                for held in self._outputs.hold(matches, spaces, one.arrived_us, first):
-                    held.round = number
-                    yield held
-                first += len(matches)
-            if len(block.rounds) > 1:
-                self._insert_round(one)
-
-    def _insert_unscanned(self, block: PendingBlock) -> None:
-        """Nobody waits for the results, but what the block's tuples make in between is met later."""
-        for one in block.rounds:
-            for _ in self._up(one):
-                pass
-            self._insert_round(one)
+    def _scan(self) -> TreeScan:
+        """How blocks are scanned, for a turn: it is not kept, as it refers to this operator."""
+        scan = super()._scan()
+        told = (scan.inputs, scan.windows, scan.join, scan.outputs, scan.folds, scan.cut)
+        return TreeScan(*told, self._up, self.group.adapts)
 
     def _up(self, block: Block) -> Iterator[tuple[Matches, tuple[Space, ...]]]:
         """A block up the tree: its results in order with the sides they are of, and what it makes in between, kept."""
@@ -344,18 +306,6 @@ def _run_from_json(kept: dict[str, Any], source: SegmentSource) -> Run:
     columns, pushed = kept["collected"]
     parts = tuple(Part(*part) for part in kept["parts"])
     return open_run(kept["name"], parts, Collected(tuple(columns), tuple(pushed)), JOINED_LAYOUT, source)
-
-
-def _with_arrivals(block: Block) -> Block:
-    """The block, each row with when it arrived."""
-    inputs = [None if new is None else _dated(new, block) for new in block.inputs]
-    return replace(block, inputs=tuple(inputs))
-
-
-def _dated(new: NewRows, block: Block) -> NewRows:
-    came = pa.array(block.arrived_us[new.ranks].astype(np.int64))
-    segment = new.segment
-    return replace(new, segment=Segment(segment.batch.add_column(0, CAME, came), segment.keys, segment.ts_us))
 
 
 def _is_late(spaces: Sequence[Space]) -> bool:
