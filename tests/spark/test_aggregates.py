@@ -120,6 +120,38 @@ def results_of(run: Run, query: str) -> int:
     return next(one.results for one in run.stats().queries if one.query == query)
 
 
+@pytest.mark.parametrize("budget", ["none", "'200 probes'"])
+def test_an_aggregate_that_comes_live_has_whole_windows_from_its_first_rows_on(
+    spark: SparkSession, tmp_path: Path, budget: str
+) -> None:
+    """Its groups are its own; what is held of both streams is joined once more for it, on both shards."""
+    feeds, declared = feeds_of(tmp_path, files=1)
+    joined = "FROM temperature a, humidity b WHERE a.location_id = b.location_id"
+    keep = f"CREATE QUERY keep AS SELECT a.location_id, a.value, b.value AS other {joined} WINDOW 60 SECONDS;"
+    late = f"""CREATE QUERY late AS SELECT a.location_id % 3 AS third, COUNT(*) AS n, COUNT(DISTINCT b.value) AS d,
+        MAX(a.value) AS top {joined} GROUP BY a.location_id % 3 WINDOW 40 SECONDS;"""
+    engine = Engine(spark)
+    setting = f"SET shards = 2; SET reevaluate = '5 seconds'; SET trigger = '0 seconds'; SET budget = {budget};"
+    engine.sql(f"{setting}{declared}{keep}")
+    run = engine.start(tmp_path / "out")
+    try:
+        until(lambda: results_of(run, "keep") > 0)
+        run.add(late)
+        for number, name in enumerate(("temperature", "humidity")):
+            feeds[name].add(readings(number + 11, 100, 60, begin=110))
+        until(lambda: results_of(run, "late") > 20)
+    finally:
+        run.stop()
+    rows = output(tmp_path / "out" / "late")
+    first_us, last_us = (round(row[-1].timestamp() * 1_000_000) for row in (rows[0], rows[-1]))
+    script = read_script(f"{declared}{late}")
+    arrived = {StreamId(name): feed.rows for name, feed in feeds.items()}
+    assert (
+        first_us < min(row["ts"].timestamp() * 1_000_000 for row in arrived[StreamId("humidity")][-100:]) + 40_000_000
+    )
+    assert rows == grouped_answer(script.queries[0], script.catalog, arrived, range(first_us, last_us + 1, 5_000_000))
+
+
 def test_a_query_with_aggregates_comes_to_a_run_that_had_none_and_goes(spark: SparkSession, tmp_path: Path) -> None:
     """What it gives once its window has passed since it came is what it would have given alone."""
     feeds, declared = feeds_of(tmp_path, files=1)

@@ -67,15 +67,15 @@ QUERIES = {
     "q01": "SELECT k, v * 1.8 + 32 AS f FROM a WHERE v < 30",
     # two, with a slow end
     "q02": _slow_end("b", "e", "m", "w", 4),
-    # five on one key, and a predicate over two of them: narrow, and wide
-    "q03": f"SELECT a.k, a.v + b.v AS s FROM a, b, c, d, e WHERE {_ONE_KEY.format('k')} AND "
-    f"{_below('w', a=50, b=50, c=50, d=55, e=45)} AND a.v < b.v WINDOW 22 ms",
+    # five on one key: narrow, and wide, with a predicate over two of them
+    "q03": "SELECT a.k, a.v + b.v AS s FROM a, b, c, d, e WHERE a.k = b.k AND b.k = c.k AND c.k = d.k AND d.k = e.m "
+    f"AND {_below('w', a=50, b=50, c=50, d=55, e=45)} WINDOW 18 ms",
     "q04": f"SELECT c.*, d.v AS dv, d.w AS dw, d.x AS dx, d.y AS dy, d.z AS dz FROM a, b, c, d, e WHERE "
-    f"{_ONE_KEY.format('n')} AND {_below('w', a=90, b=90, c=90, d=90, e=90)} AND c.v * d.v > 2500 WINDOW 12 ms",
+    f"{_ONE_KEY.format('n')} AND {_below('w', a=90, b=90, c=90, d=90, e=90)} AND c.v * d.v > 2500 WINDOW 10 ms",
     # five on several keys: narrow, and wide
     "q05": f"SELECT a.m, COUNT(*) AS c FROM a, b, c, d, e WHERE a.m = b.m AND b.m = d.m AND d.m = e.m AND c.p = d.p "
     f"AND {_below('v', a=50, b=55, c=60, d=45, e=40)} GROUP BY a.m WINDOW 22 ms",
-    "q06": f"SELECT {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, a.tag || e.tag AS tags FROM a, b, c, d, e "
+    "q06": f"SELECT {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, {_texts('a')} AS texts FROM a, b, c, d, e "
     f"WHERE a.p = b.p AND b.k = c.k AND c.n = d.n AND d.n = e.n AND {_below('z', a=90, b=90, c=90, d=90, e=90)} "
     "WINDOW 8 ms",
     "q07": f"SELECT a.g, SUM({_sum('a')}) AS a, SUM({_sum('b')}) AS b, SUM({_sum('c')}) AS c, SUM({_sum('d')}) AS d, "
@@ -94,7 +94,7 @@ QUERIES = {
     f"{_below('y', a=50, b=50, c=50, d=50, e=50)} GROUP BY e.g WINDOW 24 ms",
     # five streams, several keys: slow, and wide
     "q13": f"SELECT {_sum('a')} AS a, {_sum('b')} AS b, {_sum('c')} AS c, {_sum('d')} AS d, {_sum('e')} AS e, "
-    "a.tag || e.tag AS tags FROM a, b, c, d, e WHERE a.n = b.n AND b.n = c.n AND c.k = d.k AND d.k = e.k AND "
+    f"{_texts('c')} AS texts FROM a, b, c, d, e WHERE a.n = b.n AND b.n = c.n AND c.k = d.k AND d.k = e.k AND "
     f"{_below('v', a=90, b=90, c=90, d=90, e=90)} WINDOW 8 ms",
     "q14": f"SELECT d.g, AVG({_sum('e')}) AS e, AVG({_sum('b')}) AS b, COUNT(*) FILTER (WHERE a.tag LIKE '%7%') AS c "
     "FROM a, b, c, d, e WHERE a.p = b.p AND b.k = c.k AND c.k = d.k AND d.m = e.m AND "
